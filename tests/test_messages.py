@@ -10,10 +10,10 @@ from fastapi.testclient import TestClient
 import pessimal
 from pessimal.conversation import Turn, prompt_of, read_messages, read_prompts
 from pessimal.errors import ConfigError, InputError, UserError
+from pessimal.rewards.callable import read_tasks
 from pessimal.rewards.head import HeadSpec
 from pessimal.rewards.obtain import open_model
 from pessimal.rewards.rendering import messages_of
-from pessimal.rewards.tasks import read_tasks
 from pessimal.scoring.contexts import of_row, read_contexts
 from pessimal.scoring.serving import Served
 from pessimal.scoring.texts import text_scorer

@@ -85,7 +85,7 @@ class Checkpoint:
     @cached_property
     def weights(self) -> str:
         """Digest of the weights."""
-        from pessimal.rewards.digests import weights_digest
+        from pessimal.rewards.weights import weights_digest
 
         return weights_digest(self.folder)
 

@@ -28,7 +28,7 @@ import torch
 from fastapi.testclient import TestClient
 from pydantic import BaseModel, TypeAdapter
 
-from pessimal.rewards import wires
+from pessimal.rewards.endpoint import APIS, RECOGNISED, Wire
 from pessimal.rewards.server import ServerOptions
 
 REAL = {
@@ -98,8 +98,8 @@ class Finder(importlib.machinery.PathFinder):
         pass
 
 
-def wire(api: str) -> wires.Wire:
-    return wires.Wire(ServerOptions(url="http://localhost:1", api=api, served="model"))
+def wire(api: str) -> Wire:
+    return Wire(ServerOptions(url="http://localhost:1", api=api, served="model"))
 
 
 def passed_over(taken: BaseModel, body: dict) -> list[str]:
@@ -148,7 +148,7 @@ def vllm(folder: Path) -> None:
         "rerank": scoring.RerankRequest,
     }
     for api, given in requests.items():
-        sent = [PAIRS] if wires.APIS[api].forms == wires.PAIRS else [IDS, TEXTS, [MESSAGES]]
+        sent = [PAIRS] if APIS[api].forms == ("pairs",) else [IDS, TEXTS, [MESSAGES]]
         for inputs in sent:
             body = wire(api).body(inputs)
             taken = TypeAdapter(given).validate_python(body)
@@ -182,7 +182,7 @@ def sglang(folder: Path) -> None:
     # Its /classify stands beside /generate, and beside /tokenize as vLLM's does.
     server = (folder / "sglang/srt/entrypoints/http_server.py").read_text()
     paths = {path for path in ("/classify", "/generate", "/tokenize") if f'"{path}"' in server}
-    api = next(api for api, needs in wires.RECOGNISED if needs <= paths)
+    api = next(api for api, needs in RECOGNISED if needs <= paths)
     line("sglang's paths", ", ".join(sorted(paths)), [], f"recognised as {api}")
 
 

@@ -22,8 +22,13 @@ from pessimal.checking.grader_strings import (
 )
 from pessimal.config.schema import ScanConfig
 from pessimal.errors import ConfigError
-from pessimal.rewards.callable import CallableSpec, wrap_callable
-from pessimal.rewards.tasks import read_tasks, true_answers, truths_of
+from pessimal.rewards.callable import (
+    CallableSpec,
+    read_tasks,
+    true_answers,
+    truths_of,
+    wrap_callable,
+)
 from tiny_language_models import tokenizer
 
 THINKS = (

@@ -12,7 +12,7 @@ from pessimal import census
 from pessimal.checking import grading
 from pessimal.checking.grader_strings import common_strings, contains, value_of
 from pessimal.errors import ConfigError
-from pessimal.rewards.tasks import truths_of
+from pessimal.rewards.callable import truths_of
 
 TRUTHS = ("42", "6.25", "Paris", "(3, 5)", "5 km")
 

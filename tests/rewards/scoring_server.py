@@ -1,6 +1,6 @@
 """A server on this machine that speaks the scoring APIs of vLLM and SGLang, and a chat with
 log-probabilities, over tiny networks; in the shapes that the projects' own pages and tests show
-(see `pessimal.rewards.wires`)."""
+(see `pessimal.rewards.endpoint`)."""
 
 import contextlib
 import threading

@@ -14,7 +14,9 @@ from transformers import AutoModelForCausalLM, AutoModelForSequenceClassificatio
 
 import pessimal
 from pessimal.errors import ModelError
-from pessimal.rewards.adapters import (
+from pessimal.rewards.head import HeadSpec
+from pessimal.rewards.obtain import open_model
+from pessimal.rewards.weights import (
     adapted_digest,
     base_of,
     check_head,
@@ -23,8 +25,6 @@ from pessimal.rewards.adapters import (
     shapes_in,
     warn_if_untrained,
 )
-from pessimal.rewards.head import HeadSpec
-from pessimal.rewards.obtain import open_model
 from tolerance import close
 
 IDS = torch.tensor([[5, 6, 7, 8], [9, 3, 4, 2]])

@@ -14,7 +14,7 @@ from transformers import AutoModelForCausalLM, AutoModelForSequenceClassificatio
 
 from pessimal.errors import ModelError
 from pessimal.rewards.head import HeadSpec
-from pessimal.rewards.implicit import ReferenceOptions
+from pessimal.rewards.log_probability import ReferenceOptions
 from pessimal.rewards.named import kind_class
 from pessimal.rewards.obtain import files_of, open_model
 from pessimal.rewards.spec import Dtype, Mode, Quantize

@@ -20,13 +20,20 @@ import pessimal
 from pessimal.api.check import check_server
 from pessimal.conversation import Turn
 from pessimal.errors import ConfigError, ModelError, WorkError
-from pessimal.rewards.endpoint import AnswerShare, EndpointSpec, open_endpoint
+from pessimal.rewards.endpoint import (
+    APIS,
+    GONE,
+    AnswerShare,
+    EndpointSpec,
+    Wire,
+    open_endpoint,
+    recognised,
+)
 from pessimal.rewards.head import HeadSpec
 from pessimal.rewards.obtain import open_model
 from pessimal.rewards.question import QuestionOptions, read_answer
 from pessimal.rewards.server import Server, ServerOptions
 from pessimal.rewards.spec import KINDS
-from pessimal.rewards.wires import APIS, GONE, Wire, recognised
 from pessimal.scoring.texts import KeptRewards
 from tiny_language_models import CHAT, network, tokenizer
 from tolerance import close

@@ -48,7 +48,7 @@ def test_a_path_is_taken_as_its_text_is(tiny_checkpoint):
 def test_tokenizer_digest_does_not_depend_on_earlier_calls(tiny_checkpoint):
     first = open_model(HeadSpec(path=str(tiny_checkpoint)), tiny_checkpoint)
     first.tokenizer(["love", "peace and war"], padding=True, truncation=True, max_length=4)
-    from pessimal.rewards.digests import tokenizer_digest
+    from pessimal.rewards.weights import tokenizer_digest
 
     assert tokenizer_digest(first.tokenizer) == first.tokenizer_digest
 

@@ -11,8 +11,7 @@ import torch
 from pessimal.errors import ConfigError, ModelError
 from pessimal.rewards import obtain
 from pessimal.rewards.head import HeadSpec
-from pessimal.rewards.implicit import ImplicitSpec, ReferenceOptions
-from pessimal.rewards.log_probability import LogProbabilitySpec
+from pessimal.rewards.log_probability import ImplicitSpec, LogProbabilitySpec, ReferenceOptions
 from pessimal.rewards.named import spec_of
 from pessimal.rewards.obtain import open_model
 from pessimal.rewards.spec import PackageSpec

@@ -20,19 +20,19 @@ from transformers import (
 )
 
 from pessimal.errors import ModelError
-from pessimal.rewards import quantised
-from pessimal.rewards.adapters import load_adapter, read_adapter
 from pessimal.rewards.head import HeadSpec
 from pessimal.rewards.log_probability import LogProbabilitySpec
-from pessimal.rewards.quantised import (
+from pessimal.rewards.spec import Dtype, Quantize
+from pessimal.rewards.weights import (
     check_gguf,
     gguf_shapes,
+    load_adapter,
     loading_options,
     method_of,
     quantised_digest,
+    read_adapter,
     settle,
 )
-from pessimal.rewards.spec import Dtype, Quantize
 from tiny_language_models import CHAT, checkpoint
 from tolerance import close
 
@@ -185,7 +185,7 @@ def test_weights_that_are_quantised_already_are_not_quantised_again():
     ],
 )
 def test_a_missing_package_is_named(monkeypatch, method, install):
-    monkeypatch.setattr(quantised.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     config = SimpleNamespace(quantization_config={"quant_method": method})
     with pytest.raises(ModelError, match=rf"pip install {install}$"):
         loading_options(HeadSpec(path="org/name"), config, Dtype.float32)

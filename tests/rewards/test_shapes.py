@@ -16,9 +16,8 @@ import pytest
 import pessimal
 from pessimal.conversation import Turn
 from pessimal.errors import ConfigError, FrameError, InputError, ModelError
-from pessimal.rewards.callable import CallableSpec, open_callable, wrap_callable
+from pessimal.rewards.callable import CallableSpec, open_callable, read_tasks, wrap_callable
 from pessimal.rewards.shapes import Shape, shape_of
-from pessimal.rewards.tasks import read_tasks
 
 PROMPT = "What is 2 + 2?"
 MESSAGES = [{"role": "user", "content": PROMPT}]

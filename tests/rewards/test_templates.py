@@ -21,8 +21,8 @@ import pessimal
 from pessimal.checking.loop import LOOPS, check_loop
 from pessimal.errors import ConfigError, ModelError
 from pessimal.rewards.callable import CallableSpec
-from pessimal.rewards.digests import template_digest
 from pessimal.rewards.reward_model import wrap
+from pessimal.rewards.weights import template_digest
 from tiny_language_models import CHAT, tokenizer
 from tiny_reward_models import (
     PROMPT,

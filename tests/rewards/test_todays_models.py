@@ -32,8 +32,7 @@ from pessimal import extensions
 from pessimal.catalogue import CONF
 from pessimal.errors import ConfigError, ModelError
 from pessimal.rewards.head import HeadSpec
-from pessimal.rewards.heads import head_for, heads
-from pessimal.rewards.heads.base import Head, in_float32, renamed
+from pessimal.rewards.heads import Head, head_for, heads, in_float32, renamed
 from pessimal.rewards.judge import JudgeSpec
 from pessimal.rewards.obtain import open_model
 from pessimal.rewards.question import QuestionOptions

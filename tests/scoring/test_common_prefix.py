@@ -15,9 +15,9 @@ from transformers.models.llama import LlamaConfig
 from transformers.models.mistral import MistralConfig
 
 from pessimal.errors import ModelError
+from pessimal.rewards.checkpoint_files import native_class
 from pessimal.rewards.frame import Frame
 from pessimal.rewards.heads.gated import GatedHead
-from pessimal.rewards.own_code import native_class
 from pessimal.rewards.spec import Dtype
 from pessimal.scoring import common_prefix
 from pessimal.scoring.common_prefix import CommonPrefixScorer, ResponseScorer

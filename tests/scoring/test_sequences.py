@@ -10,8 +10,8 @@ from transformers import PreTrainedTokenizerFast
 
 from pessimal.conversation import Turn
 from pessimal.errors import ConfigError, FrameError, ModelError
-from pessimal.rewards import implicit as implicit_rewards
-from pessimal.rewards.implicit import ImplicitSpec, ReferenceOptions
+from pessimal.rewards import log_probability as implicit_rewards
+from pessimal.rewards.log_probability import ImplicitSpec, ReferenceOptions
 from pessimal.rewards.named import kind_class
 from pessimal.rewards.obtain import open_model
 from pessimal.rewards.question import QuestionOptions

@@ -10,10 +10,9 @@ from fastapi.testclient import TestClient
 import pessimal
 from pessimal.checking.served import diagnose
 from pessimal.conversation import Turn
-from pessimal.rewards.endpoint import EndpointSpec, open_endpoint
+from pessimal.rewards.endpoint import EndpointSpec, Wire, open_endpoint, recognised
 from pessimal.rewards.rendering import messages_of
 from pessimal.rewards.server import ServerOptions
-from pessimal.rewards.wires import Wire, recognised
 from pessimal.scoring.serving import Served
 from pessimal.scoring.texts import text_scorer
 from pessimal.verbs.serve import application, report_threads

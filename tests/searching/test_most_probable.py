@@ -8,7 +8,7 @@ import torch
 
 import pessimal
 import tiny_language_models
-from pessimal.rewards.implicit import ReferenceOptions
+from pessimal.rewards.log_probability import ReferenceOptions
 from pessimal.searching.results import ALL_SCORED, HOLDS
 from pessimal.searching.spec import LEAST, Filter
 

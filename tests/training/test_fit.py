@@ -6,8 +6,8 @@ import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from pessimal.errors import InputError
-from pessimal.rewards.adapters import read_adapter
 from pessimal.rewards.log_probability import LogProbabilitySpec
+from pessimal.rewards.weights import holds_head, read_adapter
 from pessimal.training.preference_model import fit, new_network, train_preferences
 from pessimal.training.preferences import Answers, Items, score_answers, split
 from pessimal.training.spec import PreferenceRecipe
@@ -140,7 +140,7 @@ def test_gradients_are_those_of_whole_conversations(base, items):
 def test_steps_are_kept_as_adapters(base, items, tmp_path):
     train(base, items, tmp_path, steps=20, every=10)
     for step in (0, 10, 20):
-        assert read_adapter(tmp_path / f"step-{step}", name="x").head
+        assert holds_head(read_adapter(tmp_path / f"step-{step}", name="x").full)
 
 
 def test_from_a_table_of_preferences_to_a_folder_that_loads(base, items, tmp_path):

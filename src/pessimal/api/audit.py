@@ -59,13 +59,13 @@ from pessimal.options import parse_duration
 from pessimal.progress import console, quiet_libraries, steps
 from pessimal.rewards.base import NetworkReward, Reward
 from pessimal.rewards.callable import CallableReward
-from pessimal.rewards.digests import weights_digest
 from pessimal.rewards.frame import slot_frame
 from pessimal.rewards.language import StatesNetwork, load_base
 from pessimal.rewards.named import language_model_of
 from pessimal.rewards.obtain import fetch_base, fetch_files
 from pessimal.rewards.server import ServerOptions
 from pessimal.rewards.spec import Mode
+from pessimal.rewards.weights import weights_digest
 from pessimal.scoring.candidates import Candidates, item_candidates, vocabulary_of
 from pessimal.scoring.contexts import read_contexts, sample
 from pessimal.scoring.identify import identify_all

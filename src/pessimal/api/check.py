@@ -25,11 +25,11 @@ from pessimal.progress import counted
 from pessimal.rewards.base import NetworkReward, Reward, require_network
 from pessimal.rewards.callable import about_texts
 from pessimal.rewards.checkpoint_files import load_tokenizer
+from pessimal.rewards.endpoint import Wire, forms_of, recognised
 from pessimal.rewards.named import spec_of
 from pessimal.rewards.obtain import fetch_files, local_folder
 from pessimal.rewards.rendering import messages_of
 from pessimal.rewards.server import ServerOptions
-from pessimal.rewards.wires import Wire, forms_of, recognised
 from pessimal.scoring.engine import own_rewards
 from pessimal.tables.result import Results
 

@@ -21,10 +21,10 @@ from pessimal.errors import ConfigError
 from pessimal.options import existing_file
 from pessimal.progress import quiet_libraries
 from pessimal.rewards.base import Reward
+from pessimal.rewards.callable import prompts_of, read_tasks
 from pessimal.rewards.log_probability import LogProbability
 from pessimal.rewards.obtain import fetch_base
 from pessimal.rewards.spec import Mode
-from pessimal.rewards.tasks import prompts_of, read_tasks
 from pessimal.scoring.candidates import Candidates, item_candidates, tokens_for, vocabulary_of
 from pessimal.scoring.contexts import check_contexts, read_contexts
 from pessimal.scoring.identify import forget_work, identify_all, locked, of_pass

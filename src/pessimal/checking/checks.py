@@ -111,10 +111,10 @@ def check_beginning(
     count = next((i for i, token in enumerate(ids) if token != bos), len(ids))
     right = 1 if count or token_ids(tokenizer, "love", special=True)[:1] == [bos] else 0
     note = (
-        f"The chat template writes {count} of them, where the tokenizer begins texts with {right}. "
-        f"If the model's card says nothing else, mend tokenizer.chat_template ({'{{ bos_token }}'} "
-        "at its start), then tokenizer.save_pretrained(folder)"
+        f"The chat template writes {count} of them, and the tokenizer begins texts with {right}. "
     )
+    note += "If the model's card says nothing else, mend tokenizer.chat_template ({{ bos_token }} "
+    note += "at its start), then tokenizer.save_pretrained(folder)"
     passed = count == right
     return Check("bos", passed, float(count), float(right), unit, 1, "" if passed else note)
 
@@ -133,15 +133,12 @@ def round_trip(
     texts = tokenizer.batch_decode(list(map(list, responses)), clean_up_tokenization_spaces=False)
     pairs = zip(texts, written.ids(frame.prompt, texts), strict=True)
     tied = [text for text, ids in pairs if frame.inside(ids) is None]
-    note = (
-        f"{len(tied)} of {len(texts)} random texts are tied to what stands around them, first "
-        f"{tied[:1]!r}. mode=ids is not affected; mode=text takes the ids of the template"
-    )
+    note = f"{len(tied)} of {len(texts)} random texts are tied to what stands around them, first "
+    note += f"{tied[:1]!r}. mode=ids is not affected; mode=text takes the ids of the template"
     some = words.rows.iloc[np.random.default_rng(seed).permutation(len(words.rows))[:AT_MOST]]
-    inputs = zip(
-        some["candidate_id"], written.ids(frame.prompt, some["text"].tolist()), strict=True
-    )
-    share = float(np.mean([frame.inside(ids) == [i] for i, ids in inputs]))
+    inputs = written.ids(frame.prompt, some["text"].tolist())
+    pairs = zip(some["candidate_id"], inputs, strict=True)
+    share = float(np.mean([frame.inside(ids) == [i] for i, ids in pairs]))
     only = "Only mode=ids, the default, scores the others as what they are."
     return [
         at_most("frame", len(tied), 0, n=len(texts), unit="texts", note=note),

@@ -136,11 +136,8 @@ def _normalised(text: str) -> str:
     """The text without case and without an article ahead; a Greek letter by itself and other signs
     as in LaTeX."""
     plain = re.sub(r"\\[dt]frac", r"\\frac", _plain_digits(text).translate(_SIGNS))
-    plain = re.sub(
-        r"(?<![^\W\d_])[α-ω](?![^\W\d_])",
-        lambda letter: "\\" + unicodedata.name(letter[0]).split()[-1].lower(),
-        plain,
-    )
+    spell = lambda letter: "\\" + unicodedata.name(letter[0]).split()[-1].lower()  # noqa: E731
+    plain = re.sub(r"(?<![^\W\d_])[α-ω](?![^\W\d_])", spell, plain)
     return re.sub(r"^\s*(?:the|an?)\s+(?=[^\W\d_]{2})", "", plain.casefold())
 
 
@@ -149,21 +146,21 @@ def common_strings(tokens: Sequence[str]) -> list[Probe]:
     fewer tokens to as many, at least 1,000), negative ones, decimals, white space, and formats
     without an answer."""
     blank = ["", " ", "\n", "\t", "   ", "\n\n", "\u00a0", "\u200b", "."]
-    found = [Probe(text, "nothing", "nothing" if not text else "white space") for text in blank]
+    probes = [Probe(text, "nothing", "white space" if text else "nothing") for text in blank]
     shells = [form.format(inner) for form in FORMATS.values() for inner in ("", " ", "?")]
     shells += ["####", "\\boxed", "<answer>", "</answer>", "$$", "The answer is", "```python\n```"]
     shells += ["{}", "[]", "()", '""']
-    found += [Probe(text, "format_without_answer", "shell") for text in shells]
+    probes += [Probe(text, "format_without_answer", "shell") for text in shells]
     words = ["I don't know.", "None", "null", "Sorry, I cannot answer.", "True", "Yes", "No"]
-    found += [Probe(text, "no_answer", "words") for text in words]
+    probes += [Probe(text, "no_answer", "words") for text in words]
     top = min(10_000, max(1000, len(tokens)))
     numbers = [str(n) for n in range(top + 1)]
     numbers += [str(-n) for n in range(1, top // 10 + 1)]
     numbers += [f"{n / 100:g}" for n in range(1, top // 10) if n % 100]
-    found += [Probe(number, "other_number", "number") for number in numbers]
-    some = [token.capitalize() for token in tokens[:2000]]
-    found += [Probe(token, "no_answer", "token") for token in (*tokens, *some)]
-    return _once(found)
+    probes += [Probe(number, "other_number", "number") for number in numbers]
+    capitals = [token.capitalize() for token in tokens[:2000]]
+    probes += [Probe(token, "no_answer", "token") for token in (*tokens, *capitals)]
+    return _once(probes)
 
 
 def right_strings(truth: str) -> list[Probe]:
@@ -189,7 +186,7 @@ def strings_of(
     changed a little or denied, and what faults pay for. `truths`: of which each is right; `names`:
     of the columns that a grader gets."""
     truth = truths[0]
-    found = [Probe(prompt, "prompt", "prompt")]
+    probes = [Probe(prompt, "prompt", "prompt")]
     several = [f"{wrong[0]} or {truth} or {wrong[0]}", f"{wrong[0]}, {truth}, {wrong[-1]}"]
     if "," in truth and value_of(truth) is None:  # a list, and one part more
         bare, end = (truth[:-1], truth[-1]) if truth[0] in _BRACKETS else (truth, "")
@@ -197,26 +194,21 @@ def strings_of(
     nothing = ("None", "null", "True", "False", "unknown", "{}", "[]")
     numbers = ("nan", "NaN", "inf", "-inf", "Infinity", "1e999")
     heavy = ("9**9**9**9", "(" * 3000, "1" * 20_000, "a" * 20_000 + "!", "\\frac{1}{" * 300)
-    faulty = [
-        *_faulty(truth),
-        *(("code", name) for name in names),
-        *(("no_answer", text) for text in nothing),
-        *(("not_a_number", text) for text in numbers),
-    ]
+    wrongs = {"wrong_answer": wrong, "several_answers": several}
+    wrongs["first_of_several"] = [f"{truth} or {wrong[0]}"]
+    extra = {"code": names, "no_answer": nothing, "not_a_number": numbers}
+    faulty = [*_faulty(truth), *((kind, text) for kind in extra for text in extra[kind])]
+    faulty = [(kind, text) for kind, text in faulty if kind in DESPITE or not holds(text, truths)]
     inner = [Probe(text, RIGHT, f"{name}: ") for name, text in _rewritten(truth).items()]
     inner += [Probe(text, RIGHT, "another true answer: ") for text in truths[1:]]
-    inner += [Probe(text, "wrong_answer") for text in wrong]
-    inner += [Probe(text, "several_answers") for text in several]
-    inner.append(Probe(f"{truth} or {wrong[0]}", "first_of_several"))
-    inner += [
-        Probe(text, kind) for kind, text in faulty if kind in DESPITE or not holds(text, truths)
-    ]
+    inner += [Probe(text, kind) for kind in wrongs for text in wrongs[kind]]
+    inner += [Probe(text, kind) for kind, text in faulty]
     inner += [Probe(text, "heavy", family=text[:9]) for text in heavy]
     for name in formats:
         form = FORMATS[name]
         right, other = form.format(truth), form.format(wrong[0])
         begun = right.removeprefix("<think>\n")
-        written = {
+        ways = {
             "white space around": f"\n{right} ",
             "line break behind": f"{right}\n",
             "sentence behind": f"{right}\n{_LINE}",
@@ -225,37 +217,27 @@ def strings_of(
             "page ahead": _begin(right, _PAGE),
             BEGUN: begun if begun != right else f"I add.\n</think>\n{right}",
         }
-        found += [Probe(text, RIGHT, f"{way}: {name}") for way, text in written.items()]
-        found += [
-            Probe(right.rstrip(".") + mark, RIGHT, f"punctuation behind: {name}")
-            for mark in "!?:;"
-            if mark not in truth  # as in a time
+        probes += [Probe(text, RIGHT, f"{way}: {name}") for way, text in ways.items()]
+        marks = [mark for mark in "!?:;" if mark not in truth]  # as in a time
+        ends = [right.rstrip(".") + mark for mark in marks]
+        probes += [Probe(text, RIGHT, f"punctuation behind: {name}") for text in ends]
+        for second in [each for each in formats if each != name]:
+            text = f"{right}\n{FORMATS[second].format(wrong[0])}"
+            probes.append(Probe(text, "contradiction", second))
+        probes += [
+            Probe(f"{truth} is wrong. {other}", "answer_ahead", name),
+            Probe(f"<think>\n{right}\n</think>\n{other}", "answer_ahead", name),
+            Probe(f"{other}\nIt is not {truth}", "answer_behind", name),
+            Probe(f"{other} {right} {other}", "several_answers", name),
         ]
-        found += [
-            Probe(f"{right}\n{FORMATS[second].format(wrong[0])}", "contradiction", second)
-            for second in formats
-            if second != name
-        ]
-        for kind, text in (
-            ("answer_ahead", f"{truth} is wrong. {other}"),
-            ("answer_ahead", f"<think>\n{right}\n</think>\n{other}"),
-            ("answer_behind", f"{other}\nIt is not {truth}"),
-            ("several_answers", f"{other} {right} {other}"),
-        ):
-            found.append(Probe(text, kind, name))
-        found += [
-            Probe(form.format(one.text), one.kind, f"{one.format}{name}", one.family)
-            for one in inner
-        ]
-    return _once(found)
+        probes += [Probe(form.format(p.text), p.kind, p.format + name, p.family) for p in inner]
+    return _once(probes)
 
 
 def _begin(response: str, text: str) -> str:
     """The response with a text ahead of its answer, in its thought where it has one."""
-    thought = "I add.\n</think>"
-    if thought in response:
-        return response.replace(thought, f"{text}\n</think>")
-    return f"{text}\n{response}"
+    thought, in_thought = "I add.\n</think>", f"{text}\n</think>"
+    return response.replace(thought, in_thought) if thought in response else f"{text}\n{response}"
 
 
 def _once(probes: Sequence[Probe]) -> list[Probe]:
@@ -267,12 +249,8 @@ def wrong_answers(truths: Sequence[str], others: Sequence[str]) -> list[str]:
     """Up to three answers of the other tasks, of the same kind, which neither hold one of this nor
     stand in it; or one of no task."""
     truth, number = truths[0], value_of(truths[0]) is not None
-    same = [
-        other
-        for other in dict.fromkeys(others)
-        if (value_of(other) is not None) == number
-        and not any(contains(other, one) or contains(one, other) for one in truths)
-    ]
+    same = [o for o in dict.fromkeys(others) if (value_of(o) is not None) == number]
+    same = [o for o in same if not any(contains(o, t) or contains(t, o) for t in truths)]
     if same:
         return same[:3]
     if number:
@@ -282,26 +260,26 @@ def wrong_answers(truths: Sequence[str], others: Sequence[str]) -> list[str]:
 
 def _rewritten(truth: str) -> dict[str, str]:
     """The answer as no grader should mind (`CORE`), and written in other ways."""
-    found = {"minus sign": re.sub(r"(?:^| )-", lambda sign: f"{sign[0][:-1]}−", truth)}
-    found["minus and blank"] = re.sub("^-", "- ", truth)
-    found["root without braces"] = re.sub(r"\\sqrt\{(\w)\}", r"\\sqrt \1", truth)
-    found["display fraction"] = truth.replace("\\frac", "\\dfrac")
+    ways = {"minus sign": re.sub(r"(?:^| )-", lambda sign: f"{sign[0][:-1]}−", truth)}
+    ways["minus and blank"] = re.sub("^-", "- ", truth)
+    ways["root without braces"] = re.sub(r"\\sqrt\{(\w)\}", r"\\sqrt \1", truth)
+    ways["display fraction"] = truth.replace("\\frac", "\\dfrac")
     value = value_of(truth)
     if value is not None and "%" in truth:
-        found |= {"percent": f"{truth.partition('%')[0].strip(chr(92) + ' ')} %"}
-        found |= {"percent in LaTeX": re.sub(r"\\?%", r"\\%", truth)}
+        ways["percent"] = f"{truth.partition('%')[0].strip(chr(92) + ' ')} %"
+        ways["percent in LaTeX"] = re.sub(r"\\?%", r"\\%", truth)
     elif value is not None:
-        found |= _number_forms(value, truth)
+        ways |= _number_forms(value, truth)
     elif len(truth) > 1 and re.fullmatch(r"[A-Za-z ]+", truth):
-        found |= {"lower case": truth.lower(), "upper case": truth.upper()}
-        found["capital"] = truth.capitalize()
+        ways |= {"lower case": truth.lower(), "upper case": truth.upper()}
+        ways["capital"] = truth.capitalize()
     elif len(truth) == 1:
-        found["other case"] = truth.swapcase()
+        ways["other case"] = truth.swapcase()
     if truth.startswith("{") and (text := _reversed(truth)):
-        found["set reversed"] = text
+        ways["set reversed"] = text
     if value is None and "," in truth and truth[0] not in _BRACKETS:
-        found["list in parentheses"] = f"({truth})"
-    return {name: text for name, text in found.items() if text != truth}
+        ways["list in parentheses"] = f"({truth})"
+    return {name: text for name, text in ways.items() if text != truth}
 
 
 def _number_forms(value: Fraction, truth: str) -> dict[str, str]:

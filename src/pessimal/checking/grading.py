@@ -51,10 +51,9 @@ from pessimal.conversation import Turn
 from pessimal.errors import ConfigError, ModelError, require
 from pessimal.progress import steps
 from pessimal.rewards.base import Reward
-from pessimal.rewards.callable import CallableReward
-from pessimal.rewards.rendering import plain_prompt, rendered
+from pessimal.rewards.callable import CLASSES, TRUTHS, CallableReward, Task, true_answers, truths_of
+from pessimal.rewards.rendering import rendered
 from pessimal.rewards.shapes import CALLED_SO, LOOP_IN_THREAD, Shape
-from pessimal.rewards.tasks import CLASSES, TRUTHS, true_answers, truths_of
 from pessimal.scoring.candidates import vocabulary_of
 from pessimal.tables.result import Effect, Result, Results
 from pessimal.texts import literal
@@ -97,13 +96,10 @@ class _Call(NamedTuple):
 
 
 class _Task(NamedTuple):
-    key: str
-    prompt: str
+    task: Task
     truths: tuple[str, ...]
     """Each is right; the first is asked."""
     wrong: list[str]
-    names: tuple[str, ...]
-    turns: tuple[Turn, ...]
     probes: list[Probe]
 
 
@@ -174,33 +170,28 @@ def census(
     shared = common_strings(tokens)
     truths = true_answers(list(reward.tasks.values()))
     others = [text for texts in truths for text in texts]
-    tasks = [
-        _Task(
-            task.key,
-            plain_prompt((*task.turns, Turn("assistant", ""))),
-            texts,
-            wrong := wrong_answers(texts, others),
-            tuple(task.columns),
-            turns,
-            [*right_strings(texts[0]), *in_formats(wrong[0], "wrong_answer"), Probe("", "nothing")],
-        )
-        for (turns, task), texts in zip(reward.tasks.items(), truths, strict=True)
-        if texts
-    ]
+    tasks = list[_Task]()
+    for task, texts in zip(reward.tasks.values(), truths, strict=True):
+        if texts:
+            wrong = wrong_answers(texts, others)
+            probes = [*right_strings(texts[0]), *in_formats(wrong[0], "wrong_answer")]
+            tasks.append(_Task(task, texts, wrong, [*probes, Probe("", "nothing")]))
     if not tasks:
-        why = f"has no column {', '.join(TRUTHS)} with a text, a number or a list of these"
+        reason = f"has no column {', '.join(TRUTHS)} with a text, a number or a list of these"
         if any(truths_of(task.columns) for task in reward.tasks.values()):
-            why = f"has at most {CLASSES} labels, which are classes: type pessimal scan … "
-            why += "candidates=answers. Where they are answers, call the column ground_truth"
-        raise ConfigError(f"{reward.name}: the file of tasks {why}")
-    notes, begun = _notes(reward, truths), _begins_in_thought(reward)
+            reason = (
+                f"has at most {CLASSES} labels, which are classes: type candidates=answers, or "
+            )
+            reason += "call the column ground_truth"
+        raise ConfigError(f"{reward.name}: the file of tasks {reason}")
+    notes = _notes(reward, truths)
     # A worker's import would take its call's time, and W&B refuses imports in forked processes.
-    reward.import_types((*tasks[0].turns, Turn("assistant", "a")))
+    reward.import_types((*tasks[0].task.turns, Turn("assistant", "a")))
 
     def function(
         task: int, strings: Sequence[str], reward: CallableReward = reward
     ) -> list[Answer]:
-        return _answers(reward, tasks[task].turns, strings)
+        return _answers(reward, tasks[task].task.turns, strings)
 
     workers, end = workers or os.cpu_count() or 1, time.monotonic() + budget
     run = partial(answered, workers=workers, seconds=seconds, memory=memory, end=end)
@@ -215,26 +206,26 @@ def census(
         jobs.sort(key=lambda job: job.at)  # every task's own strings before the common ones
         left = sum(len(job.strings) for job in jobs)
         with steps("census", len(jobs), bar=bar) as step, closing(run(function, jobs)) as answers:
-            for job, found in answers:
-                if isinstance(found[0], str) and found[0].startswith(NOT_CALLED):
-                    raise ConfigError(found[0].removeprefix(NOT_CALLED))
-                given[job.task][job.at : job.at + len(found)] = found
-                left -= len(found)
-                step(tasks[job.task].key)
+            for job, rewards in answers:
+                _check_called(rewards[0])
+                given[job.task][job.at : job.at + len(rewards)] = rewards
+                left -= len(rewards)
+                step(tasks[job.task].task.key)
         return left
 
     left = ask(bar=False)
-    for task, formats in zip(tasks, _formats_read(tasks, given), strict=True):
-        more: dict[str, Any] = {"wrong": task.wrong, "formats": formats, "names": task.names}
-        task.probes.extend(strings_of(task.turns[-1].content, task.truths, **more))
-        task.probes.extend(shared)
+    for each, formats in zip(tasks, _formats_read(tasks, given), strict=True):
+        more: dict[str, Any] = {"wrong": each.wrong, "formats": formats}
+        more["names"] = tuple(each.task.columns)
+        each.probes.extend(strings_of(each.task.turns[-1].content, each.truths, **more))
+        each.probes.extend(shared)
     left += ask(bar=progress)
     paid = _all_paid(tasks, given)
     calls = _calls(tasks, given)
     again = [
         Job(number, [tasks[number].probes[at].text], at)
-        for number, one in enumerate(paid)
-        for at in _asked_again(tasks[number], one)
+        for number, payment in enumerate(paid)
+        for at in _choose_again(tasks[number], payment)
         if not isinstance(given[number][at], str)
     ]
     for fault, (sentence, way) in _ways(reward, function).items():
@@ -249,16 +240,16 @@ def census(
                 if answer == before:
                     same.append(job)
                 else:
-                    said = sentence.format(before, now)
-                    calls.append(_Call(fault, job.task, job.strings[0], said, alien))
+                    text = sentence.format(before, now)
+                    calls.append(_Call(fault, job.task, job.strings[0], text, alien))
         again = same
-    if all(math.isnan(one.line) for one in paid):
-        untested = _never_paid(reward.name, tasks, paid, left)
-        untested[0] = replace(untested[0], notes=notes)
-        return Results([*untested, _grader_calls(reward.name, tasks, calls)])
-    bought = _paid_without_answer(reward.name, tasks, paid)
-    bought = replace(bought, summary={LEFT: left}, notes=notes)
-    misses = _right_not_paid(reward.name, tasks, paid, begun=begun)
+    if all(math.isnan(payment.line) for payment in paid):
+        bought, misses = _never_paid(reward.name, tasks, paid, left)
+    else:
+        bought = replace(_paid_without_answer(reward.name, tasks, paid), summary={LEFT: left})
+        begun = _begins_in_thought(reward)
+        misses = _right_not_paid(reward.name, tasks, paid, begun=begun)
+    bought = replace(bought, notes=notes)
     return Results([bought, misses, _grader_calls(reward.name, tasks, calls)])
 
 
@@ -267,17 +258,22 @@ def _notes(reward: CallableReward, truths: Sequence[Sequence[str]]) -> tuple[str
     so few that they may be classes."""
     keys = [task.key for task in reward.tasks.values()]
     without = [key for key, texts in zip(keys, truths, strict=True) if not texts]
-    answers = {texts for texts in map(tuple, truths) if texts}
     notes, n = [], len(keys) - len(without)
     if without:
         names = ", ".join(without[:10])
         notes.append(f"{len(without)} of {len(keys)} tasks have no true answer: {names}.")
-    if len(answers) <= CLASSES < n:
-        notes.append(f"{len(answers)} different true answers serve all {n} tasks: of classes type ")
-        notes[-1] += "candidates=answers."
+    if (several := len({*truths} - {()})) <= CLASSES < n:
+        advice = "of classes type candidates=answers."
+        notes.append(f"{several} different true answers serve all {n} tasks: {advice}")
     for note in notes:
         log.warning("%s: %s", reward.name, note)
     return tuple(notes)
+
+
+def _check_called(answer: Answer) -> None:
+    """ConfigError where the answer says that the function cannot be called."""
+    if isinstance(answer, str) and answer.startswith(NOT_CALLED):
+        raise ConfigError(answer.removeprefix(NOT_CALLED))
 
 
 # How it is called again -------------------------------------------------------
@@ -340,8 +336,7 @@ def thread_differences(reward: CallableReward) -> tuple[int, list[tuple[str, Ans
     for turns, truth in questions[:AGAIN_OF_FORMAT]:
         texts = [probe.text for probe in right_strings(truth)]
         answers = _answers(reward, turns, texts)
-        if str(answers[0]).startswith(NOT_CALLED):
-            raise ConfigError(str(answers[0]).removeprefix(NOT_CALLED))
+        _check_called(answers[0])
         rows += zip(texts, answers, ask_thread(_answers, reward, turns, texts), strict=True)
     return len(rows), [row for row in rows if row[1] != row[2]]
 
@@ -351,7 +346,7 @@ def _begins_in_thought(reward: Reward) -> bool:
     if reward.tokenizer is None or not reward.tokenizer.chat_template:
         return False
     messages = [{"role": "user", "content": "Why?"}]
-    text = str(rendered(reward.tokenizer, messages, add_generation_prompt=True))
+    text = rendered(reward.tokenizer, messages, add_generation_prompt=True)
     return text.rstrip().endswith("<think>")
 
 
@@ -371,17 +366,17 @@ def _formats_read(tasks: Sequence[_Task], given: Sequence[Sequence[Answer]]) -> 
     first; where it is in none, those of most tasks."""
     read = []
     for task, answers in zip(tasks, given, strict=True):
-        one = _paid(task, answers)
-        paid = {(p.kind, p.format) for index, p in enumerate(task.probes) if one[index]}
+        payment = _paid(task, answers)
+        paid = {(p.kind, p.format) for index, p in enumerate(task.probes) if payment[index]}
         formats = [name for name in FORMATS if (RIGHT, name) in paid]
         read.append(sorted(formats, key=lambda name: ("wrong_answer", name) in paid)[:READ])
-    most = [name for name, _ in Counter(chain(*read)).most_common(READ)]
-    return [own or most for own in read]
+    common = [name for name, _ in Counter(chain(*read)).most_common(READ)]
+    return [formats or common for formats in read]
 
 
 def _jobs(number: int, probes: Sequence[Probe], start: int) -> Iterator[Job]:
     """Strings of a task from one on, `BATCH` at a time; heavy ones alone, as many may hang."""
-    for family, some in groupby(probes[start:], lambda one: one.family):
+    for family, some in groupby(probes[start:], lambda probe: probe.family):
         texts = [probe.text for probe in some]
         size = 1 if family else BATCH
         for at in range(0, len(texts), size):
@@ -391,9 +386,9 @@ def _jobs(number: int, probes: Sequence[Probe], start: int) -> Iterator[Job]:
 
 def _answers(reward: CallableReward, turns: tuple, strings: Sequence[str]) -> list[Answer]:
     """The rewards of strings; where the function fails on several, of each alone."""
-    asked = [(*turns, Turn("assistant", text)) for text in strings]
+    conversations = [(*turns, Turn("assistant", text)) for text in strings]
     try:
-        return [float(one) for one in reward.rewards(asked)]
+        return reward.rewards(conversations).tolist()
     except ConfigError as error:
         return [f"{NOT_CALLED}{error}"] * len(strings)
     except ModelError as error:
@@ -405,7 +400,7 @@ def _answers(reward: CallableReward, turns: tuple, strings: Sequence[str]) -> li
 
 
 def _paid(task: _Task, answers: Sequence[Answer]) -> _Paid:
-    rewards = np.array([math.nan if isinstance(one, str) else one for one in answers])
+    rewards = np.array([math.nan if isinstance(answer, str) else answer for answer in answers])
     kinds = np.array([probe.kind for probe in task.probes])
     low = rewards[np.isin(kinds, ("wrong_answer", "nothing"))]
     high = rewards[[probe.kind == RIGHT and ":" not in probe.format for probe in task.probes]]
@@ -419,14 +414,12 @@ def _all_paid(tasks: Sequence[_Task], given: Sequence[Sequence[Answer]]) -> list
     """By task; one whose right answer is paid no more than nothing and wrong ones is held to the
     least line of the others."""
     paid = [_paid(task, answers) for task, answers in zip(tasks, given, strict=True)]
-    line, top = min(
-        ((one.line, one.top) for one in paid if not math.isnan(one.line)),
-        default=(math.nan, math.nan),
-    )
-    return [replace(one, line=line, top=top) if math.isnan(one.line) else one for one in paid]
+    lines = [(p.line, p.top) for p in paid if not math.isnan(p.line)]
+    line, top = min(lines, default=(math.nan, math.nan))
+    return [replace(p, line=line, top=top) if math.isnan(p.line) else p for p in paid]
 
 
-def _asked_again(task: _Task, paid: _Paid) -> list[int]:
+def _choose_again(task: _Task, paid: _Paid) -> list[int]:
     """Right answers and paid strings, a few of each kind and format."""
     rows: dict[tuple[str, str], list[int]] = defaultdict(list)
     for row, probe in enumerate(task.probes):
@@ -439,7 +432,7 @@ def _calls(tasks: Sequence[_Task], given: Sequence[Sequence[Answer]]) -> list[_C
     """Calls that gave no number."""
     faults = (RAISES, NOT_FINITE, HANGS, CRASHES)
     return [
-        _Call(next(one for one in faults if answer.startswith(one)), number, probe.text, answer)
+        _Call(next(filter(answer.startswith, faults)), number, probe.text, answer)
         for number, (task, answers) in enumerate(zip(tasks, given, strict=True))
         for probe, answer in zip(task.probes, answers, strict=True)
         if isinstance(answer, str)
@@ -463,14 +456,12 @@ def _fault_of(probe: Probe, truths: Sequence[str]) -> str | None:
 def _distance(text: str, truth: str, *, nearest: bool = False) -> float:
     """Distance of the farthest number in a text from a true answer, or of the nearest number or run
     of digits; infinite without one."""
-    wanted = value_of(truth)
-    values = numbers_of(text)
+    wanted, values = value_of(truth), numbers_of(text)
     if nearest:
         values += numbers_of(";".join(re.findall(r"\d+", text)))
     if wanted is None or not values:
         return math.inf
-    choose = min if nearest else max
-    distance = choose(abs(value - wanted) for value in values)
+    distance = (min if nearest else max)(abs(value - wanted) for value in values)
     return float(distance) if distance < sys.float_info.max else math.inf
 
 
@@ -484,40 +475,33 @@ def _tolerance(task: _Task, texts: Sequence[str]) -> float:
 
 
 def _paid_without_answer(name: str, tasks: Sequence[_Task], paid: Sequence[_Paid]) -> Result:
-    found: dict[str, list[tuple[str, int, float]]] = defaultdict(list)
-    for number, (task, one) in enumerate(zip(tasks, paid, strict=True)):
-        bought = [
-            (task.probes[index], float(one.rewards[index]))
-            for index in np.flatnonzero(one.rewards >= one.line)
-        ]
-        refused = {
-            probe.format
-            for index, probe in enumerate(task.probes)
-            if probe.kind == "wrong_answer" and not one[index]
-        }
-        any_answer = {p.format for p, _ in bought if p.kind == "wrong_answer"} - refused
-        for probe, reward in bought:
-            said = probe.kind != "wrong_answer" and probe.format in any_answer
-            if probe.kind != RIGHT and not said and (fault := _fault_of(probe, task.truths)):
-                less = fault in PARTIAL and reward < one.top
-                found["partly_paid" if less else fault].append((probe.text, number, reward))
-    _name_tolerance(found, tasks)
+    cases: dict[str, list[tuple[str, int, float]]] = defaultdict(list)
+    for number, (task, payment) in enumerate(zip(tasks, paid, strict=True)):
+        rows = list(enumerate(task.probes))
+        wrong = [(payment[i], probe.format) for i, probe in rows if probe.kind == "wrong_answer"]
+        any_answer = {form for _, form in wrong} - {form for is_paid, form in wrong if not is_paid}
+        for index, probe in rows:
+            is_format = probe.kind != "wrong_answer" and probe.format in any_answer
+            if not payment[index] or probe.kind == RIGHT or is_format:
+                continue
+            if fault := _fault_of(probe, task.truths):
+                reward = float(payment.rewards[index])
+                fault = "partly_paid" if fault in PARTIAL and reward < payment.top else fault
+                cases[fault].append((probe.text, number, reward))
+    _name_tolerance(cases, tasks)
     # A string that another fault explains is none for want of an answer.
-    explained = {
-        case[:2] for fault, cases in found.items() if fault != "no_answer" for case in cases
-    }
-    found["no_answer"] = [case for case in found["no_answer"] if case[:2] not in explained]
-    rows = []
-    for fault in filter(found.get, MEND):
-        cases = found[fault]
-        row, reward = _row(cases, tasks)
+    explained = {c[:2] for fault in cases.keys() - {"no_answer"} for c in cases[fault]}
+    cases["no_answer"] = [case for case in cases["no_answer"] if case[:2] not in explained]
+    table = []
+    for fault in filter(cases.get, MEND):
+        row, reward = _row(cases[fault], tasks)
         row |= {"may_be_meant": fault in MAY_BE_MEANT, "reward": reward, "mend": MEND[fault]}
-        rows.append({"fault": fault} | row)
+        table.append({"fault": fault} | row)
     columns = "fault may_be_meant strings tasks of_tasks share example task truth reward mend"
     asked = len({probe.text for task in tasks for probe in task.probes})
     return _result(
         "paid_without_answer",
-        pd.DataFrame(rows, columns=columns.split()),
+        pd.DataFrame(table, columns=columns.split()),
         f"{name} pays {{example}} where the answer is {{truth}} ({{fault}}).",
         f"{name}: of {asked:,} strings none is paid without the answer ({len(tasks)} tasks).",
     )
@@ -537,12 +521,10 @@ def _name_tolerance(cases: dict[str, list[tuple[str, int, float]]], tasks: Seque
         paid = [[text for text, number, _ in near if number == n] for n in range(len(tasks))]
         limits = [_tolerance(task, texts) for task, texts in zip(tasks, paid, strict=True)]
         for fault in cases.keys() - (set(DESPITE) - {"sign_or_point"}) - {"near"}:
-            if all(
-                _distance(c[0], truths[c[1]], nearest=True) < limits[c[1]] for c in cases[fault]
-            ):
-                cases[fault] = []
+            some = [(case, truths[case[1]], limits[case[1]]) for case in cases[fault]]
+            is_near = all(_distance(c[0], truth, nearest=True) < limit for c, truth, limit in some)
             cases[fault] = [
-                c for c in cases[fault] if _distance(c[0], truths[c[1]]) >= limits[c[1]]
+                c for c, truth, limit in some if not is_near and _distance(c[0], truth) >= limit
             ]
 
 
@@ -557,7 +539,7 @@ def _row(cases: Sequence[tuple[str, int, Any]], tasks: Sequence[_Task]) -> tuple
         "of_tasks": len(tasks),
         "share": of / len(tasks),
         "example": literal(text, limit=80),
-        "task": tasks[number].key,
+        "task": tasks[number].task.key,
         "truth": literal(tasks[number].truths[0], limit=40),
     }
     return row, value
@@ -568,9 +550,9 @@ def _never_paid(
 ) -> list[Result]:
     """A grader that pays no right answer more than nothing and a wrong one: a constant, or one that
     reads another form of answer; no rows where no call gave a number, or strings were left."""
-    why = f"{name}: no right answer is paid more than nothing or a wrong one."
-    untested = Result("right_not_paid", pd.DataFrame(), why, method="grading")
-    rewards = np.concatenate([one.rewards for one in paid])
+    headline = f"{name}: no right answer is paid more than nothing or a wrong one."
+    untested = Result("right_not_paid", pd.DataFrame(), headline, method="grading")
+    rewards = np.concatenate([payment.rewards for payment in paid])
     rewards = rewards[np.isfinite(rewards)]
     if left or not len(rewards):
         return [replace(untested, name="paid_without_answer", summary={LEFT: left}), untested]
@@ -578,11 +560,14 @@ def _never_paid(
     n = len({probe.text for task in tasks for probe in task.probes})
     row = {"fault": fault, "may_be_meant": False, **_row([(tasks[0].wrong[0], 0, "")], tasks)[0]}
     row |= {"strings": n, "tasks": len(tasks), "share": 1.0, "reward": float(rewards.max())}
-    constant = f"{name} gives {rewards[0]:g} to all {n:,} strings, right answers and wrong ones."
-    never = f"{name} pays no right answer more than a wrong one or nothing, in any of the "
-    never += f"{len(FORMATS)} formats that were tried."
+    headline = (
+        f"{name} pays no right answer more than a wrong one, in any of {len(FORMATS)} formats."
+    )
+    if fault == "constant":
+        headline = (
+            f"{name} gives {rewards[0]:g} to all {n:,} strings, right answers and wrong ones."
+        )
     table = pd.DataFrame([row | {"mend": MEND[fault]}])
-    headline = constant if fault == "constant" else never
     return [_result("paid_without_answer", table, headline, ""), untested]
 
 
@@ -610,17 +595,16 @@ def _right_not_paid(
     name: str, tasks: Sequence[_Task], paid: Sequence[_Paid], *, begun: bool
 ) -> Result:
     cases: dict[str, list[tuple[bool, bool, str, int]]] = defaultdict(list)
-    for number, (task, one) in enumerate(zip(tasks, paid, strict=True)):
-        right = [(at, probe) for at, probe in enumerate(task.probes) if probe.kind == RIGHT]
-        is_read = any(one[at] for at, _ in right)
+    for number, (task, payment) in enumerate(zip(tasks, paid, strict=True)):
+        right = [(payment[at], p) for at, p in enumerate(task.probes) if p.kind == RIGHT]
+        is_read = any(is_paid for is_paid, _ in right)
         cases[UNREAD].append((is_read, True, task.truths[0], number))
-        by_form = defaultdict[str, bool](lambda: True)
-        for at, probe in right:
-            by_form[probe.format] &= one[at]
-        for at, probe in right if is_read else ():
-            fault = not one[at] and _is_fault(probe.format, by_form, begun=begun)
-            way = probe.format.partition(": ")[0]
-            cases[way].append((one[at], fault, probe.text, number))
+        forms = defaultdict[str, bool](lambda: True)
+        for is_paid, probe in right:
+            forms[probe.format] &= is_paid
+        for is_paid, probe in right if is_read else ():
+            fault = not is_paid and _is_fault(probe.format, forms, begun=begun)
+            cases[probe.format.partition(": ")[0]].append((is_paid, fault, probe.text, number))
     rows = []
     for form, some in cases.items():
         missed = [case for case in some if not case[0]]
@@ -639,36 +623,31 @@ def _right_not_paid(
     unpaid = int((table["format"] != UNREAD).sum())
     ways = f"{unpaid} of {len(cases) - 1} ways of writing the answer"
     if len(table) and not table["fault"].any():
-        headline = f"{name} does not pay {ways}, such as {{example}} where it is {{truth}}: "
-        headline += "forms that a grader need not read."
-        headline = headline.format_map(dict(table.iloc[0]))
+        headline = "{} does not pay {}, such as {} where it is {}: a grader need not read these."
+        headline = headline.format(name, ways, *table.loc[0, ["example", "truth"]])
         return Result("right_not_paid", table, headline, method="grading")
-    return _result(
-        "right_not_paid",
-        table,
-        f"{name} does not pay {{example}} where the answer is {{truth}} ({{format}}). It does not "
-        f"pay {ways}.",
-        f"{name} pays each of {len(cases) - 1} ways of writing the answer.",
-    )
+    headline = f"{name} does not pay {{example}} where the answer is {{truth}} ({{format}}). "
+    headline += f"It does not pay {ways}."
+    everything = f"{name} pays each of {len(cases) - 1} ways of writing the answer."
+    return _result("right_not_paid", table, headline, everything)
 
 
 def _grader_calls(name: str, tasks: Sequence[_Task], calls: list[_Call]) -> Result:
-    rows = []
-    for fault in [name for name in MEND if name in {call.fault for call in calls}]:
-        some = [(call.text, call.task, call.said) for call in calls if call.fault == fault]
-        row, error = _row(some, tasks)
-        row["may_be_meant"] = all(call.may_be_meant for call in calls if call.fault == fault)
-        said = literal(str(error), limit=120)
-        rows.append({"fault": fault, **row, "said": said, "mend": MEND[fault]})
+    rows, faults = [], {call.fault for call in calls}
+    for fault in filter(faults.__contains__, MEND):
+        some = [call for call in calls if call.fault == fault]
+        row, error = _row([(call.text, call.task, call.said) for call in some], tasks)
+        row["may_be_meant"] = all(call.may_be_meant for call in some)
+        row |= {"said": literal(error, limit=120), "mend": MEND[fault]}
+        rows.append({"fault": fault, **row})
     rows.sort(key=lambda row: row["may_be_meant"])
     columns = "fault may_be_meant strings tasks of_tasks share example said task mend"
-    hung = HANGS in {call.fault for call in calls}
     return _result(
         "grader_calls",
         pd.DataFrame(rows, columns=columns.split()),
         f"{name}: {{said}} on {{example}}.",
         f"{name}: each string has a finite reward, the same when asked again in any way.",
-        notes=(f"Of strings that hung {ENOUGH} times the rest was not asked.",) if hung else (),
+        notes=(f"Of strings that hung {ENOUGH} times the rest was not asked.",) * (HANGS in faults),
     )
 
 
@@ -679,8 +658,9 @@ def _result(name: str, table: pd.DataFrame, found: str, none: str, *, notes=()) 
         return Result(name, table, none, method="grading", notes=notes)
     headline = found.format_map(dict(table.iloc[0]))
     names = table["format"][table["fault"].astype(bool)] if "format" in table else table["fault"]
-    if more := list(names)[1:]:
-        headline += f" And {len(more)} more fault{'s' * (len(more) > 1)}: {', '.join(more)}."
-    return Result.of_row(
-        table.iloc[0], name, table, EFFECT, headline, method="grading", notes=notes
-    )
+    if further := list(names)[1:]:
+        headline += (
+            f" And {len(further)} more fault{'s' * (len(further) > 1)}: {', '.join(further)}."
+        )
+    more: dict[str, Any] = {"method": "grading", "notes": notes}
+    return Result.of_row(table.iloc[0], name, table, EFFECT, headline, **more)

@@ -41,6 +41,7 @@ AROUND = 2
 """Equal tokens shown beside those that differ."""
 COLUMNS = ["conversation", "faults", "n_expected", "n_sent", "expected_reward", "sent_reward"]
 COLUMNS += ["difference"]
+Place = tuple[int, int, int, int]
 FAULTS: dict[str, dict[str, str]] = NAMED["loop"]
 """By name: what it is, and what to do (mend)."""
 
@@ -57,36 +58,30 @@ class Loop:
     limit: int | None = None
     """Tokens beyond which it is cut off, at its end."""
 
-    def ids(
-        self, policy: Any, reads: Any, prompt: Messages, response: list[int]
-    ) -> tuple[list[int], int | None]:
-        """What the reward model would be given, and how much of it is."""
+    def ids(self, policy: Any, reads: Any, prompt: Messages, response: list[int]) -> list[int]:
+        """Ids that the reward model would read without a limit."""
         text = self.text(policy, reads, prompt, response)
-        return reads(text, add_special_tokens=self.special)["input_ids"], self.limit
+        return reads(text, add_special_tokens=self.special)["input_ids"]
 
 
 def trl_text(policy: Any, reads: Any, prompt: Messages, response: list[int]) -> str:
     """TRL 1.16.0, GRPOTrainer with a reward model."""
     answer = policy.decode(response, skip_special_tokens=True)
-    return rendered(reads, [*prompt, _answer(answer)], tokenize=False)
+    return rendered(reads, [*prompt, {"role": "assistant", "content": answer}])
 
 
 def verl_text(policy: Any, reads: Any, prompt: Messages, response: list[int]) -> str:
     """verl 0.9.1, RewardLoopWorker._preprocess_reward_inputs."""
     answer = policy.decode(response).replace(policy.eos_token, "")
-    text = rendered(reads, [*prompt, _answer(answer)], tokenize=False)
-    return text.removeprefix(reads.bos_token) if reads.bos_token is not None else text
+    text = rendered(reads, [*prompt, {"role": "assistant", "content": answer}])
+    return text.removeprefix(reads.bos_token or "")
 
 
 def openrlhf_text(policy: Any, reads: Any, prompt: Messages, response: list[int]) -> str:
     """OpenRLHF 0.11.2, PromptDataset with data.apply_chat_template and SingleTurnAgentExecutor: the
     query, in the policy's template."""
-    text = rendered(policy, prompt, tokenize=False, add_generation_prompt=True)
+    text = rendered(policy, prompt, add_generation_prompt=True)
     return policy.decode([*policy(text, add_special_tokens=False)["input_ids"], *response])
-
-
-def _answer(text: str) -> dict[str, str]:
-    return {"role": "assistant", "content": text}
 
 
 LOOPS = {
@@ -123,7 +118,7 @@ class LoopCheck:
 
     @property
     def different(self) -> list[Compared]:
-        return [one for one in self.compared if one.faults]
+        return [each for each in self.compared if each.faults]
 
 
 def check_loop(
@@ -154,32 +149,24 @@ def check_loop(
             TRL would parse the policy's responses.
     """
     if loop.text is trl_text and any(getattr(policy, name, None) for name in PARSED):
-        raise ModelError(
-            "the policy's tokenizer has a response_template, by which TRL parses a response before "
-            "the reward model reads it. Give a policy's tokenizer without one"
-        )
+        raise ModelError("TRL parses by the policy's response_template: give a tokenizer without")
     for tokenizer, whose in ((policy, "the policy"), (reads, "the reward model")):
         if not tokenizer.chat_template or tokenizer.eos_token is None:
             raise ModelError(f"{whose} has no chat template or no eos_token: trainers need both")
     random, compared = np.random.default_rng(seed), []
-
-    def length(text: str) -> int:
-        return len(reads(text, add_special_tokens=False)["input_ids"])
-
     stop, short = _stop(policy), n - LONG if context is None or context > ENOUGH else n
     for number in range(n):
-        drafts = _drafts(random, prompts, number, length, long=number >= short)
+        drafts = _drafts(random, prompts, number, reads, long=number >= short)
         compared.append(_compare(loop, policy, stop, conversations, reads, drafts, context))
-    found = LoopCheck(compared)
-    found.counts = {
-        fault: count for fault in FAULTS if (count := sum(fault in one.faults for one in compared))
-    }
-    if reward and found.different:
-        some = [found.different[i] for i in random.permutation(len(found.different))[:sample]]
-        for one in some:
-            one.rewards = (reward(one.expected), reward(one.sent))
-        found.spread = float(np.std([one.rewards[0] for one in some]))
-    return found
+    counts = {fault: sum(fault in each.faults for each in compared) for fault in FAULTS}
+    check = LoopCheck(compared, counts={fault: count for fault, count in counts.items() if count})
+    if reward and check.different:
+        sampled = random.permutation(len(check.different))[:sample]
+        for each in [check.different[i] for i in sampled]:
+            each.rewards = (reward(each.expected), reward(each.sent))
+        expected = [each.rewards[0] for each in compared if each.rewards[0] is not None]
+        check.spread = float(np.std(expected))
+    return check
 
 
 WORDS = (
@@ -188,15 +175,11 @@ WORDS = (
     "down. Été, naïve, Straße and 東京 are words, too! def f(x): return x + 1"
 )
 """Of the responses."""
+EARLIER = (Turn("user", "Hello! Can you help me?"), Turn("assistant", "Yes. Ask me anything."))
 
 
 def _drafts(
-    random: np.random.Generator,
-    prompts: Sequence[str],
-    number: int,
-    length: Callable[[str], int],
-    *,
-    long: bool,
+    random: np.random.Generator, prompts: Sequence[str], number: int, reads: Any, *, long: bool
 ) -> list[list[Turn]]:
     """A conversation, and simpler ones for templates that refuse it: with a system turn, with
     earlier turns, and of two turns."""
@@ -205,12 +188,11 @@ def _drafts(
     spaces = random.choice([" ", " ", " ", " ", "\n", "\n\n"], size=len(words))
     text = "".join(part for pair in zip(words, spaces, strict=True) for part in pair).strip()
     if long:  # some way beyond 2,048 tokens
-        text = text[: int(LONGEST * len(text) / length(text))]
-    plain = [ask, Turn("assistant", text)]
-    earlier = [Turn("user", "Hello! Can you help me?"), Turn("assistant", "Yes. Ask me anything.")]
-    drafts = [plain]
+        length = len(reads(text, add_special_tokens=False)["input_ids"])
+        text = text[: int(LONGEST * len(text) / length)]
+    drafts = [[ask, Turn("assistant", text)]]
     if number % 3 == 1:
-        drafts.insert(0, earlier + plain)
+        drafts.insert(0, [*EARLIER, *drafts[0]])
     if number % 5 == 2:
         drafts.insert(0, [Turn("system", "Be brief and honest."), *drafts[0]])
     return drafts
@@ -223,9 +205,9 @@ def _stop(policy: Any) -> int:
         closing = Templated(policy).frame("Why?").suffix
     except FrameError:
         closing = ()
-    special = {*policy.all_special_ids}
-    special |= {number for number, one in policy.added_tokens_decoder.items() if one.special}
-    return closing[0] if closing and closing[0] in special else policy.eos_token_id
+    added = {token for token, item in policy.added_tokens_decoder.items() if item.special}
+    is_special = bool(closing) and closing[0] in {*policy.all_special_ids, *added}
+    return closing[0] if is_special else policy.eos_token_id
 
 
 def _compare(
@@ -238,32 +220,27 @@ def _compare(
     context: int | None,
 ) -> Compared:
     for draft in drafts:
-        *before, last = draft
-        response = [*policy(last.content, add_special_tokens=False)["input_ids"]]
+        *before, answer = draft
+        response = [*policy(answer.content, add_special_tokens=False)["input_ids"]]
         # What the policy's tokens say is what it wrote.
         wrote = Turn("assistant", policy.decode(response, skip_special_tokens=True))
-        prompt = messages_of(before)
         try:
             expected = [*conversations.encode((*before, wrote)).ids]
-            sent, limit = loop.ids(policy, reads, prompt, [*response, stop])
+            sent = loop.ids(policy, reads, messages_of(before), [*response, stop])
         except FrameError as error:
             failed = error
             continue
         if context is not None and len(expected) > context:
-            return _compare(loop, policy, stop, conversations, reads, [_shorter(draft)], context)
+            shorter = [*before, Turn("assistant", answer.content[: len(answer.content) // 2])]
+            return _compare(loop, policy, stop, conversations, reads, [shorter], context)
         slot = _slot(conversations, (*before, wrote), expected)
-        specials = {*policy.all_special_tokens, *reads.all_special_tokens}
-        specials |= {str(one) for one in policy.added_tokens_decoder.values() if one.special}
+        added = {str(token) for token in policy.added_tokens_decoder.values() if token.special}
+        specials = {*policy.all_special_tokens, *reads.all_special_tokens, *added}
         faults = name_faults(expected, sent, slot, reads, specials)
-        if limit is not None and len(sent) > limit:
-            sent, faults = sent[:limit], [*faults, "truncated"]
+        if loop.limit is not None and len(sent) > loop.limit:
+            sent, faults = sent[: loop.limit], [*faults, "truncated"]
         return Compared(expected, sent, faults, difference(expected, sent, reads))
     raise failed
-
-
-def _shorter(draft: list[Turn]) -> list[Turn]:
-    *before, last = draft
-    return [*before, Turn("assistant", last.content[: len(last.content) // 2])]
 
 
 def _slot(conversations: Format, conversation: Conversation, ids: list[int]) -> tuple[int, int]:
@@ -284,11 +261,7 @@ def _shared(one: Sequence[Any], other: Sequence[Any]) -> int:
 
 
 def name_faults(
-    expected: Sequence[int],
-    sent: Sequence[int],
-    slot: tuple[int, int],
-    reads: Any,
-    specials: set[str],
+    expected: list[int], sent: list[int], slot: tuple[int, int], reads: Any, specials: set[str]
 ) -> list[str]:
     """The names of all that is different; none where nothing is. `unknown` where no other name
     accounts for a difference.
@@ -299,13 +272,9 @@ def name_faults(
         reads: the tokenizer of both.
         specials: texts of special tokens, of both models.
     """
-    expected, sent, names = list(expected), list(sent), []
-    bos = reads.bos_token_id
-    wants, has = (
-        _shared(ids, [bos] * len(ids)) if bos is not None else 0 for ids in (expected, sent)
-    )
-    if wants != has:
-        names.append("bos_missing" if has < wants else "bos_doubled")
+    bos = [reads.bos_token_id] * len(expected)
+    wants, has = _shared(expected, bos), _shared(sent, bos)
+    names = [] if wants == has else ["bos_missing" if has < wants else "bos_doubled"]
     expected, sent = expected[wants:], sent[has:]
     start, end = slot[0] - wants, slot[1] - wants
     if expected == sent:
@@ -314,13 +283,11 @@ def name_faults(
         return [*names, "truncated"]
     if len(sent) < len(expected) - start and expected[len(expected) - len(sent) :] == sent:
         return ["truncated"]
-    found = [
-        _name_of(reads, specials, expected, sent, (start, end), place)
-        for place in _places(expected, sent)
-    ]
-    if "template" in found:  # which accounts for its ends
-        found = [name for name in found if name not in ("eos_missing", "eos_doubled")]
-    return list(dict.fromkeys([*names, *found]))
+    for place in _places(expected, sent):
+        names.append(_name_of(reads, specials, expected, sent, (start, end), place))
+    if "template" in names:  # which accounts for its ends
+        names = [name for name in names if name not in ("eos_missing", "eos_doubled")]
+    return list(dict.fromkeys(names))
 
 
 def _name_of(
@@ -329,17 +296,12 @@ def _name_of(
     expected: list[int],
     sent: list[int],
     slot: tuple[int, int],
-    place: tuple[int, int, int, int],
+    place: Place,
 ) -> str:
     """The name of one difference: its texts, without what they share at both ends, and where it
     stands."""
-    i, j, k, m = place
-    start, end = slot
-    gone, added = reads.decode(expected[i:j]), reads.decode(sent[k:m])
-    ahead = _shared(gone, added)
-    gone, added = gone[ahead:], added[ahead:]
-    behind = _shared(gone[::-1], added[::-1])
-    gone, added = gone[: len(gone) - behind], added[: len(added) - behind]
+    (i, j, k, m), (start, end) = place, slot
+    _, gone, added = _trim(reads.decode(expected[i:j]), reads.decode(sent[k:m]))
     if i < start:
         return "template"
     if not gone and _only(added, specials):
@@ -358,16 +320,21 @@ def _only(text: str, specials: set[str]) -> bool:
     return rest != text and not rest.strip()
 
 
-def _places(expected: Sequence[int], sent: Sequence[int]) -> list[tuple[int, int, int, int]]:
+def _trim(left: Sequence[Any], right: Sequence[Any]) -> tuple[int, Any, Any]:
+    """The length of the start that two sequences share, and both without the start and the end that
+    they share."""
+    ahead = _shared(left, right)
+    left, right = left[ahead:], right[ahead:]
+    end = _shared(left[::-1], right[::-1])
+    return ahead, left[: len(left) - end], right[: len(right) - end]
+
+
+def _places(expected: Sequence[int], sent: Sequence[int]) -> list[Place]:
     """Where they differ: [i, j) of what is expected stands for [k, m) of what is sent."""
-    ahead = _shared(expected, sent)
-    expected, sent = expected[ahead:], sent[ahead:]
-    behind = _shared(expected[::-1], sent[::-1])
-    left, right = (list(ids[: len(ids) - behind]) for ids in (expected, sent))
-    found = difflib.SequenceMatcher(None, left, right, autojunk=False).get_opcodes()
-    return [
-        (ahead + i, ahead + j, ahead + k, ahead + m) for tag, i, j, k, m in found if tag != "equal"
-    ]
+    ahead, left, right = _trim(expected, sent)
+    matcher = difflib.SequenceMatcher(None, left, right, autojunk=False)
+    edits = [edit for edit in matcher.get_opcodes() if edit[0] != "equal"]
+    return [(ahead + i, ahead + j, ahead + k, ahead + m) for _, i, j, k, m in edits]
 
 
 def difference(expected: Sequence[int], sent: Sequence[int], reads: Any) -> str:
@@ -385,17 +352,17 @@ def difference(expected: Sequence[int], sent: Sequence[int], reads: Any) -> str:
     return text if len(text) <= SHOWN else text[: SHOWN - 1] + "…"
 
 
-def loop_results(found: LoopCheck, *, loop: str, model: str) -> list[Result]:
+def loop_results(check: LoopCheck, *, loop: str, model: str) -> list[Result]:
     """One row a fault, and one row a conversation that differs."""
-    n, different = len(found.compared), len(found.different)
+    n, different = len(check.compared), len(check.different)
     rows = [
-        (number, one.faults, len(one.expected), len(one.sent), *one.rewards, one.difference)
-        for number, one in enumerate(found.compared)
-        if one.faults
+        (number, c.faults, len(c.expected), len(c.sent), *c.rewards, c.difference)
+        for number, c in enumerate(check.compared)
+        if c.faults
     ]
     table = pd.DataFrame(rows, columns=COLUMNS)
     table = table.astype({"expected_reward": float, "sent_reward": float})
-    moved = (table["sent_reward"] - table["expected_reward"]).abs() / (found.spread or np.nan)
+    moved = (table["sent_reward"] - table["expected_reward"]).abs() / (check.spread or np.nan)
     cases = table.assign(moved=moved, fault=table["faults"]).explode("fault").groupby("fault")
     faults = cases.agg(
         conversations=("fault", "size"),
@@ -404,10 +371,10 @@ def loop_results(found: LoopCheck, *, loop: str, model: str) -> list[Result]:
         n_moved=("moved", "count"),
         difference=("difference", "first"),
     )
-    faults = faults.reindex([*found.counts]).rename_axis("fault").reset_index()
+    faults = faults.reindex([*check.counts]).rename_axis("fault").reset_index()
     for column in ("what", "mend"):
         faults[column] = [FAULTS[fault][column] for fault in faults["fault"]]
-    kinds = ", ".join(fault.replace("_", " ") for fault in found.counts)
+    kinds = ", ".join(fault.replace("_", " ") for fault in check.counts)
     headline = f"{model} reads something else in {different} of {n} conversations in {loop}"
     headline += f": {kinds}." if different else "."
     if moved.notna().any():
@@ -419,7 +386,7 @@ def loop_results(found: LoopCheck, *, loop: str, model: str) -> list[Result]:
         method="loop",
         weight=weight_of(different / n),
         estimate=Estimate("conversations read differently", different, n, "conversations"),
-        summary={"different": different, "conversations": n, "faults": " ".join(found.counts)},
+        summary={"different": different, "conversations": n, "faults": " ".join(check.counts)},
     )
     table["faults"] = table["faults"].str.join(" ")
     return [loops, Result("loop_conversations", table, method="loop")]

@@ -39,10 +39,9 @@ Link = Callable[[np.ndarray], np.ndarray]
 """From rewards (n,) to scores (n,)."""
 FORMS = ("ids", "messages", "text", "pairs")
 """Forms of inputs, in the order in which they are sent."""
-BUDGET, SINGLES, REPEATS, BATCHES, BATCH, BARE = 200, 40, 8, 4, 8, 8
-"""Inputs in all, and of the first form at the full budget; `BARE` lack what closes a response."""
-FURTHER = 12
-"""Conversations in each further form."""
+BUDGET, SINGLES, REPEATS, BATCHES, BATCH, BARE, FURTHER = 200, 40, 8, 4, 8, 8, 12
+"""Inputs in all, and of the first form at the full budget; `BARE` lack what closes a response;
+conversations in each further form."""
 CONTEXTS: tuple[Conversation, ...] = (
     (Turn("system", "Be brief."),),
     (Turn("user", "Can you help me?"), Turn("assistant", "Yes, ask away.")),
@@ -80,11 +79,7 @@ class Part(NamedTuple):
     detail: str = ""
 
     def __str__(self) -> str:
-        return f"{self.fault.replace('_', ' ')}{self.remark}"
-
-    @property
-    def remark(self) -> str:
-        return f" ({self.detail})" if self.detail else ""
+        return self.fault.replace("_", " ") + f" ({self.detail})" * bool(self.detail)
 
 
 class Answer(NamedTuple):
@@ -160,23 +155,23 @@ class Interview:
     def requests(self) -> Iterator[tuple[str, str, list[Input]]]:
         """Form, kind and inputs of each request."""
         share, half = self.budget / BUDGET, BATCH // 2
-        for number, form in enumerate(self.forms):
-            count = max(round((FURTHER if number else SINGLES) * share), 8)
+        for form in self.forms:
+            is_first = form == self.forms[0]
+            count = max(round((SINGLES if is_first else FURTHER) * share), 8)
             alone = [self.item(form, self.lengths[index % 8]) for index in range(count)]
             bare = range(2, 2 + max(round(BARE * share), 4)) if form == "ids" else ()
-            alone += [(*self.frame.prefix, *self._response(length)) for length in bare]
-            yield from ((form, "alone", [one]) for one in alone)
-            repeats = 0 if number else max(round(REPEATS * share), 6)
-            for row in self.random.permutation(count)[:repeats]:
-                yield form, "again", [alone[row]]
-            order = self.random.permutation(count)
-            for batch in range(0 if number else max(round(BATCHES * share), 2)):
-                inputs = [alone[i] for i in order[batch * half : (batch + 1) * half]]
-                inputs += [self.item(form, self.lengths[i]) for i in range(BATCH - len(inputs))]
-                yield form, "batch", [inputs[i] for i in self.random.permutation(BATCH)]
-            for words in self.long if share == 1 else self.long[:1]:
-                for _ in range(1 if number else 2):
-                    yield form, "long", [self.item(form, words)]
+            alone += [self.item(form, length, bare=True) for length in bare]
+            yield from ((form, "alone", [item]) for item in alone)
+            if is_first:
+                for row in self.random.permutation(count)[: max(round(REPEATS * share), 6)]:
+                    yield form, "again", [alone[row]]
+                order = self.random.permutation(count)
+                for batch in range(max(round(BATCHES * share), 2)):
+                    inputs = [alone[i] for i in order[batch * half : (batch + 1) * half]]
+                    inputs += [self.item(form, self.lengths[i]) for i in range(BATCH - len(inputs))]
+                    yield form, "batch", [inputs[i] for i in self.random.permutation(BATCH)]
+            for words in (self.long if share == 1 else self.long[:1]) * (1 + is_first):
+                yield form, "long", [self.item(form, words)]
 
     def ask(self) -> None:
         """Send all inputs. WorkError for too small a budget, and for scores of another shape."""
@@ -184,9 +179,7 @@ class Interview:
             if len(inputs) > self.budget - len(self.answers):
                 if kind == "long":
                     continue
-                raise WorkError(
-                    f"{self.budget} inputs are too few: type requests={BUDGET}, or fewer forms"
-                )
+                raise WorkError(f"{self.budget} inputs are too few: type requests={BUDGET}")
             try:
                 scores = self.server([self._body(form, content) for content in inputs])
             except ModelError:
@@ -209,16 +202,13 @@ class Interview:
         text = rendered(tokenizer, messages_of(content), tokenize=False)
         return text + (str(tokenizer.decode(list(closing))) if closing else "")
 
-    def item(self, form: str, length: int) -> Input:
-        """A response of some random words in its frame."""
-        ids = self._response(length)
+    def item(self, form: str, length: int, *, bare: bool = False) -> Input:
+        """A response of some random words in its frame, or behind its prefix alone."""
+        ids = self.random.choice(self.words, length).tolist()
         if form == "ids":
-            return tuple(self.frame.around(ids))
+            return (*self.frame.prefix, *ids, *(() if bare else self.frame.suffix))
         text = str(self.model.tokenizer.decode(ids, clean_up_tokenization_spaces=False)).strip()
         return *next(self.contexts), Turn("user", self.prompt), Turn("assistant", text)
-
-    def _response(self, length: int) -> list[int]:
-        return self.random.choice(self.words, length).tolist()
 
 
 @torch.no_grad()
@@ -243,12 +233,10 @@ def forward(network: RewardNetwork, inputs: Sequence[Encoded]) -> np.ndarray:
 
 class Diagnosis:
     """The answers of one server beside the model's own rewards, and what it does wrong, if
-    anything: `served` and `own` (n,) in the order sent, `forms` and `kinds` (n,) of the inputs, and
-    `outputs` that the server gives and that the model has."""
-
-    faults: tuple[Part, ...]
-    limit: float
-    """Largest difference that rounding explains."""
+    anything: `served` and `own` (n,) in the order sent, `forms` and `kinds` (n,) of the inputs,
+    `outputs` that the server gives and that the model has, Kendall's tau of the scores, their
+    largest difference and the rewards' spread, in units of reward. It is `right` without a fault,
+    and `harmless` where rounding moves no reward by 0.3 standard deviations."""
 
     def __init__(self, interview: Interview, network: RewardNetwork):
         self.interview, self.network, self.refused = interview, network, interview.refused
@@ -267,6 +255,15 @@ class Diagnosis:
         first = {a.content: score for a, score in pairs[::-1] if a.kind == "alone"}
         self.alone = np.array([first.get(a.content, np.nan) for a in answers])
         """Score of each input (n,) alone; not a number where it was not sent so."""
+        self.spread = scale_of(self.own)
+        self.own_difference = float(np.abs(self.served - self.own).max())
+        self.kendall = float(kendalltau(self.served, self.own).statistic)
+        faults, self.limit = explain(self)
+        """The largest difference that rounding explains."""
+        self.faults = tuple(dict.fromkeys(faults))
+        self.right, self.rounded = not faults, {part.fault for part in faults} == {"rounding"}
+        is_small = self.own_difference <= HARMLESS * self.spread
+        self.harmless = self.right or (self.rounded and is_small)
 
     def rows(self, kind: str, form: str) -> np.ndarray:
         """Numbers of the inputs of this kind and form, in the order sent."""
@@ -294,35 +291,6 @@ class Diagnosis:
         """Rewards (n,) of inputs whose ids a server changes."""
         edits = [(self.tokens[row].types, edit(self.tokens[row].ids, at)) for row in rows]
         return forward(self.network, [Encoded(ids, t and t[: len(ids)]) for t, ids in edits])
-
-    @property
-    def right(self) -> bool:
-        return not self.faults
-
-    @property
-    def spread(self) -> float:
-        """Standard deviation of the model's own rewards."""
-        return scale_of(self.own)
-
-    @property
-    def own_difference(self) -> float:
-        """Largest |served − own|, in units of reward."""
-        return float(np.abs(self.served - self.own).max())
-
-    @property
-    def kendall(self) -> float:
-        """Tau between served and own; not a number where all scores are the same."""
-        return float(kendalltau(self.served, self.own).statistic)
-
-    @property
-    def rounded(self) -> bool:
-        """Whether all that differs is small."""
-        return {part.fault for part in self.faults} == {"rounding"}
-
-    @property
-    def harmless(self) -> bool:
-        """Right, or a rounding that moves no reward by 0.3 standard deviations."""
-        return self.right or (self.rounded and self.own_difference <= HARMLESS * self.spread)
 
 
 @torch.no_grad()
@@ -364,10 +332,7 @@ def diagnose(
     if not interview.forms:
         raise ConfigError(f"this server takes no input of {model.name!r}: type forms=[ids]")
     interview.ask()
-    diagnosis = Diagnosis(interview, network)
-    faults, diagnosis.limit = explain(diagnosis)
-    diagnosis.faults = tuple(dict.fromkeys(faults))
-    return diagnosis
+    return Diagnosis(interview, network)
 
 
 @dataclass(frozen=True)
@@ -475,17 +440,12 @@ def explain_alone(d: Diagnosis, rows: np.ndarray, exact: Noise) -> tuple[Explana
         f"{kendalltau(served, rewards).statistic:.2f}; {slope:.3g} · reward {shift:+.3g} leaves "
         f"{rest:.0%} of a standard deviation"
     )
-    # Without a link, a batch may differ from inputs alone by the rounding of any precision.
-    name = "monotone" if monotone(served, rewards) else "unknown"
-    return Explanation(Part(name, detail), served), replace(exact, share=HARMLESS)
-
-
-def monotone(served: np.ndarray, rewards: np.ndarray) -> bool:
-    """Whether scores (n,) rise with the rewards, or fall, and differ from enough of them that this
-    is no chance."""
+    # Scores in order that differ from few of the rewards are so by chance.
     moved = np.abs(served - rewards) > HARMLESS * scale_of(rewards)
     several = min(moved.sum(), len(np.unique(served))) >= SEVERAL
-    return several and ordered(served, rewards)
+    name = "monotone" if several and ordered(served, rewards) else "unknown"
+    # Without a link, a batch may differ from inputs alone by the rounding of any precision.
+    return Explanation(Part(name, detail), served), replace(exact, share=HARMLESS)
 
 
 def ordered(served: np.ndarray, rewards: np.ndarray) -> bool:
@@ -527,14 +487,12 @@ def explain_long(d: Diagnosis, form: str, unlike: np.ndarray, link: Link, noise:
     rows, lengths = d.rows("long", form), np.array([len(item.ids) for item in d.tokens])
     wrong, right = rows[unlike[rows]], [*rows[~unlike[rows]], *d.rows("alone", form)]
     shortest, longest = lengths[wrong].min(), lengths[right].max()
-    candidates = [
-        Explanation(
-            Part("truncation", f"{size} tokens, {name} is lost"), link(d.edited(wrong, cut, size))
-        )
-        for size in (size + more for size in CUTS for more in (0, -1, -2))
-        if longest <= size < shortest
-        for name, cut in WAYS.items()
-    ]
+    sizes = [size for limit in CUTS for size in (limit, limit - 1, limit - 2)]
+    candidates = list[Explanation]()
+    for size in [size for size in sizes if longest <= size < shortest]:
+        for name, cut in WAYS.items():
+            part = Part("truncation", f"{size} tokens, {name} is lost")
+            candidates.append(Explanation(part, link(d.edited(wrong, cut, size))))
     best = noise.best(d.served[wrong], candidates)
     return best.part if best else Part("unknown", f"beyond {longest} tokens")
 
@@ -542,10 +500,11 @@ def explain_long(d: Diagnosis, form: str, unlike: np.ndarray, link: Link, noise:
 def checks_of(d: Diagnosis) -> list[Check]:
     """One row a question. Allowed is what rounding explains: in the model's precision, or in a
     lower one that is harmless; `notes` of a failed one say how many inputs differ by more."""
-    harmless, exact = HARMLESS * d.spread, allowed(d.own, dtype=Dtype.float32)
+    harmless = HARMLESS * d.spread
+    exact = allowed(d.own, dtype=Dtype.float32)
     limit = harmless if d.rounded else max(exact, min(d.limit, harmless))
     errors = np.nan_to_num(np.abs(d.served - d.own), nan=np.inf)
-    texts = [FAULTS[part.fault]["what"].rstrip(".") + part.remark for part in d.faults]
+    texts = [f"{part}: {FAULTS[part.fault]['what'].rstrip('.')}" for part in d.faults]
     texts += [FAULTS[part.fault]["mend"].rstrip(".") for part in d.faults]
     note, (width, expected), n = ". ".join(dict.fromkeys(texts)), d.outputs, len(errors)
     wrong = "" if width == expected else note

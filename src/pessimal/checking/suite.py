@@ -30,7 +30,7 @@ from pessimal.errors import ModelError
 from pessimal.progress import steps
 from pessimal.rewards.base import NetworkReward, Part
 from pessimal.rewards.frame import Frame
-from pessimal.rewards.heads.base import Head
+from pessimal.rewards.heads import Head
 from pessimal.rewards.language import LanguageNetwork, SequenceNetwork
 from pessimal.rewards.network import RewardNetwork
 from pessimal.rewards.spec import Dtype
@@ -109,14 +109,14 @@ def check(
         device: where the network runs.
         progress: draw a bar where there is a terminal.
     """
-    parts = []
+    results, checks = list[Conformance](), list[Check]()
     for number, part in enumerate(model.parts, start=1):
         frame = part.conversations.frame(text)
         label = f"checking {model.name}" + (f", part {number}" if number > 1 else "")
         with steps(label, plan.steps, bar=progress) as step:
-            one = conformance(model, part, frame, plan, device=device, step=step)
-        parts.append(replace(one, checks=[replace(check, part=number) for check in one.checks]))
-    return replace(parts[0], checks=[check for one in parts for check in one.checks])
+            results.append(conformance(model, part, frame, plan, device=device, step=step))
+        checks += [replace(check, part=number) for check in results[-1].checks]
+    return replace(results[0], checks=checks)
 
 
 def conformance(
@@ -169,9 +169,7 @@ def _measure(
     native = dtype is model.spec.dtype
     try:
         network = model.network(dtype, part.network).to(device)
-        checked = CheckedNetwork(
-            model, network, frame, inputs, dtype=dtype, batch_size=plan.batch_size
-        )
+        checked = CheckedNetwork(model, network, frame, inputs, dtype, plan.batch_size)
     except (ModelError, RuntimeError) as error:
         problem = _problem(error, dtype, device)
         if problem is None or (native and isinstance(error, ModelError)):
@@ -182,17 +180,13 @@ def _measure(
         return _Measured(problem=problem)
     fastest, rewards = checked.fastest, {checked.scorer.own_forward.name: checked.own_rewards}
     rewards = rewards if fastest.name in rewards else rewards | {fastest.name: checked.fast}
+    spread = float(checked.own_rewards.std()) if checked.sound else None
+    details = {"dtype": dtype.value, "device": str(device), "attention": fastest.name}
     return _Measured(
         rewards=rewards,
         checks=of_network(checked, seed=plan.seed) if native else [],
         head=head(checked) if dtype is Dtype.float32 and checked.sound else None,
-        details={
-            "dtype": dtype.value,
-            "device": str(device),
-            "attention": fastest.name,
-            "n": len(inputs),
-            "spread": float(checked.own_rewards.std()) if checked.sound else None,
-        },
+        details=details | {"n": len(inputs), "spread": spread},
     )
 
 
@@ -211,8 +205,8 @@ def _head(measured: dict[Dtype, _Measured]) -> Check:
     exact = measured.get(Dtype.float32)
     if exact is None:
         return Check("head", note="it is measured in float32 only; type dtypes=[float32]")
-    why = exact.problem or "not measured: in float32, rewards are not numbers"
-    return exact.head or Check("head", note=why)
+    note = exact.problem or "not measured: in float32, rewards are not numbers"
+    return exact.head or Check("head", note=note)
 
 
 def _compare(
@@ -229,12 +223,8 @@ def _compare(
     elif not np.isfinite(expected).all():
         problem = "nothing to compare with: in float32, rewards are not numbers"
     else:
-        rewards = {
-            (dtype, path): values
-            for dtype in plan.dtypes
-            for path, values in measured[dtype].rewards.items()
-        }
-        table = precision_table(rewards)
+        paths = [(dtype, measured[dtype].rewards.items()) for dtype in plan.dtypes]
+        table = precision_table({(dtype, name): v for dtype, rows in paths for name, v in rows})
     low = [dtype for dtype in plan.dtypes if dtype is not Dtype.float32]
     return table, [
         precision_check(dtype, table, expected, problem or measured[dtype].problem) for dtype in low
@@ -257,30 +247,28 @@ def sample_responses(
 # --- The checks of one network.
 
 
-INSTEAD = (
-    "Scans are not affected. In code of your own: network.config.pad_token_id = "
+INSTEAD = "Scans are not affected. In code of your own: network.config.pad_token_id = "
+INSTEAD += (
     "tokenizer.pad_token_id, the tokenizer.padding_side that passes, or batches of one length"
 )
 SIDES = ("padding_right", "padding_left")
 ENGINES = {SharedPrefix.name: "shared_prefix", FullForward.name: "full_forward"}
 
 
+@dataclass(eq=False)
 class CheckedNetwork:
     """A network in a frame, and the rewards that the others are held to. It must be on its device
     already."""
 
-    def __init__(
-        self,
-        model: NetworkReward,
-        network: RewardNetwork,
-        frame: Frame,
-        inputs: Inputs,
-        *,
-        dtype: Dtype,
-        batch_size: int,
-    ):
-        self.model, self.network, self.frame, self.inputs = model, network, frame, inputs
-        self.dtype, self.batch_size = dtype, batch_size
+    model: NetworkReward
+    network: RewardNetwork
+    frame: Frame
+    inputs: Inputs
+    dtype: Dtype
+    batch_size: int
+
+    def __post_init__(self) -> None:
+        network, frame, inputs, batch_size = self.network, self.frame, self.inputs, self.batch_size
         self.scorer = FrameScorer(network, frame, device=next(network.parameters()).device)
         rows = np.arange(len(inputs))
         self.own_rewards = self.scorer.own_rewards(inputs, rows)
@@ -288,6 +276,11 @@ class CheckedNetwork:
         self.fast = self.scorer.score_rows(inputs, rows, batch_size=batch_size)
         """Rewards float64 (n,) by the engine that a scan would take, in batches."""
         self._alone: dict[str, np.ndarray] = {}
+
+    @property
+    def is_stepped(self) -> bool:
+        """Whether its reward is read at the steps of a response."""
+        return getattr(self.network, "steps", None) is not None
 
     @property
     def sound(self) -> bool:
@@ -303,8 +296,7 @@ class CheckedNetwork:
     def full(self) -> FullForward | None:
         """The engine that runs whole inputs and reads the head; None where pessimal knows none for
         this network."""
-        full = (engine for engine in self.scorer.engines if isinstance(engine, FullForward))
-        return next(full, None)
+        return next((e for e in self.scorer.engines if isinstance(e, FullForward)), None)
 
     def rewards(self, engine: Engine, *, size: int, turned: bool = False) -> np.ndarray:
         """Rewards float64 (n,) by one engine in batches of `size`; `turned` moves every response on
@@ -337,14 +329,8 @@ def of_network(checked: CheckedNetwork, *, seed: int) -> list[Check]:
     if not checked.sound:
         names = list(WHAT)[1 : list(WHAT).index("head")]
         return [finite(checked), *(Check(name, note="not measured: see finite") for name in names)]
-    return [
-        finite(checked),
-        *determinism(checked),
-        *batch(checked),
-        *padding(checked, seed=seed),
-        *engines(checked),
-        ceiling(checked),
-    ]
+    checks = [finite(checked), *determinism(checked), *batch(checked)]
+    return [*checks, *padding(checked, seed=seed), *engines(checked), ceiling(checked)]
 
 
 def finite(checked: CheckedNetwork) -> Check:
@@ -360,15 +346,14 @@ def determinism(checked: CheckedNetwork) -> list[Check]:
     """The same batch twice, and with its responses in another order."""
     limit, size = allowed(checked.own_rewards, dtype=checked.dtype), checked.batch_size
 
+    note = "Look for dropout that stays on (network.eval()), state in the model's own code, or GPU "
+    note += "kernels: torch.use_deterministic_algorithms(True)"
+
     def check(name: str, engine: Engine) -> Check:
         first = checked.rewards(engine, size=size)
-        again = largest_difference(checked.rewards(engine, size=size), first)
-        turned = largest_difference(checked.rewards(engine, size=size, turned=True), first)
-        note = (
-            "Look for dropout that stays on (network.eval()), noise or state in the model's own "
-            "code, or GPU kernels: torch.use_deterministic_algorithms(True)"
-        )
-        return at_most(name, max(again, turned), limit, n=len(first), note=note)
+        again = [checked.rewards(engine, size=size, turned=turned) for turned in (False, True)]
+        largest = max(largest_difference(rewards, first) for rewards in again)
+        return at_most(name, largest, limit, n=len(first), note=note)
 
     return _own_and_fastest(checked, "determinism", check)
 
@@ -376,10 +361,8 @@ def determinism(checked: CheckedNetwork) -> list[Check]:
 def batch(checked: CheckedNetwork) -> list[Check]:
     """One by one against batches of equal lengths, so without any padding."""
     limit = allowed(checked.own_rewards, dtype=checked.dtype)
-    note = (
-        f"A reward depends on what else is in the batch of {checked.batch_size}: type "
-        "model.dtype=float32, and where that is so, batch_size=1"
-    )
+    note = f"A reward depends on what else is in the batch of {checked.batch_size}: type "
+    note += "model.dtype=float32, and where that is so, batch_size=1"
 
     def check(name: str, engine: Engine) -> Check:
         single = checked.alone(engine)
@@ -395,8 +378,7 @@ def _own_and_fastest(
     """A check of the model's own forward, and of the engine of scans where that is another."""
     first = check(f"{name}_own", checked.scorer.own_forward)
     if isinstance(checked.fastest, OwnForward):
-        why = "this model is scored by its own forward, the only path it has"
-        return [first, Check(f"{name}_engine", note=why)]
+        return [first, Check(f"{name}_engine", note="the model's own forward is its only path")]
     return [first, check(f"{name}_engine", checked.fastest)]
 
 
@@ -404,21 +386,19 @@ def engines(checked: CheckedNetwork) -> list[Check]:
     """Every engine against the model's own forward, as the trust check before a scan does it."""
     engines = {engine.name: engine for engine in checked.scorer.engines}
     checks = []
+    reason = "this layout or head is not known"
+    reason = reason if checked.full is None else "attention cannot be shared"
     for engine_name, name in ENGINES.items():
-        engine = engines.get(engine_name)
-        if engine is None:
-            known = checked.full is not None
-            why = "attention cannot be shared" if known else "this layout or head is not known"
-            checks.append(Check(name, note=why))
+        if (engine := engines.get(engine_name)) is None:
+            checks.append(Check(name, note=reason))
             continue
         ways = [checked.alone(engine)]
         ways += [checked.rewards(engine, size=checked.batch_size) for _ in range(2)]
         trust = judge(checked.own_rewards, *ways, rounding=checked.rounding, dtype=checked.dtype)
         note = f"Kendall's tau with the model's own order is {trust.kendall:.3f}. Scans take a "
         note += "slower path by themselves. Please report it, with the model's name"
-        checks.append(
-            at_most(name, trust.largest_difference, trust.tolerance, n=trust.n, note=note)
-        )
+        limit = trust.tolerance
+        checks.append(at_most(name, trust.largest_difference, limit, n=trust.n, note=note))
     return checks
 
 
@@ -427,13 +407,10 @@ def ceiling(checked: CheckedNetwork) -> Check:
     bounds, rewards = checked.scorer.bounds(), np.concatenate([checked.own_rewards, checked.fast])
     if not bounds.known:
         return Check("ceiling", note=f"no bound is known: {bounds.how}")
-    note = (
-        "The network's own forward does not read its reward as its weights say. Look at its "
-        "class, or at hooks on it; please report it, with the model's name"
-    )
-    shares = [abs(bounds.share(reward)) for reward in rewards]
-    reached = f"At most {max(shares):.0%} of the way to a bound" if bounds.finite else ""
-    beyond = bounds.beyond(rewards)
+    note = "The network's own forward does not read its reward as its weights say. Look at its "
+    note += "class, or at hooks on it; please report it, with the model's name"
+    share, beyond = max(abs(bounds.share(reward)) for reward in rewards), bounds.beyond(rewards)
+    reached = f"At most {share:.0%} of the way to a bound" if bounds.finite else ""
     return at_most("ceiling", beyond, 0.0, n=len(checked.fast), note=note, otherwise=reached)
 
 
@@ -443,28 +420,25 @@ def head(checked: CheckedNetwork) -> Check:
     1, in float32."""
     full = checked.full
     reader = None if full is None else full.decoder.head
-    steps = getattr(checked.network, "steps", None)
-    if full is None or not isinstance(reader, Head) or steps is not None:
+    if full is None or not isinstance(reader, Head) or checked.is_stepped:
         return Check("head", note="the reward is the model's own output")
-    read = []
+    rewards = []
     for row in range(len(checked.inputs)):
         ids = torch.tensor([checked.inputs.ids(row)], device=checked.scorer.device)
         final = full.decoder.backbone(input_ids=ids, use_cache=False).last_hidden_state[:, -1]
-        read.append(reader.read(final.float(), full.context).item())
-    note = (
-        f"{type(reader).__name__} is not how this model reads its reward. Scans take its own "
-        "forward, which is slower. To add its head: docs/extend/head.md"
-    )
+        rewards.append(reader.read(final.float(), full.context).item())
+    note = f"{type(reader).__name__} is not how this model reads its reward. Scans take its own "
+    note += "forward, which is slower. To add its head: docs/extend/head.md"
     limit = allowed(checked.own_rewards, dtype=checked.dtype)
-    difference = largest_difference(np.array(read), checked.own_rewards)
-    return at_most("head", difference, limit, n=len(read), note=note)
+    difference = largest_difference(np.array(rewards), checked.own_rewards)
+    return at_most("head", difference, limit, n=len(rewards), note=note)
 
 
 def padding(checked: CheckedNetwork, *, seed: int) -> list[Check]:
     """Both sides, and where the reward is read; all by the model's own class."""
-    if isinstance(checked.network, LanguageNetwork) or getattr(checked.network, "steps", None):
-        why = "the model's own class reads no reward"
-        return [Check(name, note=why) for name in (*SIDES, "pad_is_eos")]
+    if isinstance(checked.network, LanguageNetwork) or checked.is_stepped:
+        note = "the model's own class reads no reward"
+        return [Check(name, note=note) for name in (*SIDES, "pad_is_eos")]
     inputs = [checked.inputs.ids(row) for row in range(len(checked.inputs))]
     alone = np.concatenate([as_published(checked, [ids]) for ids in inputs])
     return [*_sides(checked, inputs, alone, seed=seed), _pad_is_eos(checked, alone)]
@@ -480,23 +454,21 @@ def _sides(
         return [Check(name, note="the tokenizer has no pad token") for name in SIDES]
     order = np.random.default_rng(seed).permutation(len(inputs))  # lengths mixed
     limit = allowed(checked.own_rewards, rounding=checked.rounding, dtype=checked.dtype)
-    results = {}
+    checks = []
     for name in SIDES:
         rewards, problem = np.full(len(inputs), np.nan), ""
         try:
             for rows in np.split(order, range(checked.batch_size, len(order), checked.batch_size)):
-                chosen = [inputs[row] for row in rows]
-                rewards[rows] = as_published(checked, chosen, pad=pad, left=name == "padding_left")
+                batch = [inputs[row] for row in rows]
+                rewards[rows] = as_published(checked, batch, pad=pad, left=name == "padding_left")
         except torch.OutOfMemoryError:
             raise
         except Exception as error:  # what the model's own code makes of a padded batch
-            message = str(error).strip()[:200].rstrip(".")
-            problem = f"It stops with {type(error).__name__}: {message}. "
-        results[name] = (largest_difference(rewards, alone), problem)
-    return [
-        at_most(name, apart, limit, n=len(inputs), note=problem + INSTEAD)
-        for name, (apart, problem) in results.items()
-    ]
+            reason = str(error).strip()[:200].rstrip(".")
+            problem = f"It stops with {type(error).__name__}: {reason}. "
+        largest, note = largest_difference(rewards, alone), problem + INSTEAD
+        checks.append(at_most(name, largest, limit, n=len(inputs), note=note))
+    return checks
 
 
 def _pad_is_eos(checked: CheckedNetwork, alone: np.ndarray) -> Check:
@@ -514,13 +486,13 @@ def _pad_is_eos(checked: CheckedNetwork, alone: np.ndarray) -> Check:
         read = np.append(read, as_published(checked, [pad_response.ids(0)]))
     limit = allowed(last, dtype=checked.dtype)
     wrong = ~(np.abs(read - last) <= limit)
-    alone_wrong = ", the pad token by itself alone" if wrong.sum() == wrong[-1] else ""
-    note = (
-        f"The model's own class reads another token's reward for {wrong.sum()} of {len(last)} "
-        f"responses{alone_wrong}. pessimal reads the last token. Where the model's card says "
-        "otherwise, type model.read=own; else in code of your own network.config.pad_token_id = "
-        "ID, one that occurs in no conversation"
+    rest = ", the pad token by itself alone" if wrong.sum() == wrong[-1] else ""
+    note = f"The model's own class reads another token's reward for {wrong.sum()} of {len(last)} "
+    note += (
+        f"responses{rest}. pessimal reads the last token. Where the model's card says otherwise, "
     )
+    note += "type model.read=own; else in code of your own network.config.pad_token_id = ID, one "
+    note += "that occurs in no conversation"
     return at_most("pad_is_eos", largest_difference(read, last), limit, n=len(last), note=note)
 
 

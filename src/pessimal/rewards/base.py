@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pessimal.catalogue import is_named
 from pessimal.conversation import Conversation, Prompt
@@ -42,6 +42,11 @@ class Part:
 @dataclass(frozen=True)
 class Reward(ABC):
     """A reward, and what pins its numbers down."""
+
+    takes_inputs: ClassVar[bool] = False
+    """Whether it can be asked token ids, or a text that somebody else has templated."""
+    score: ClassVar[Literal["reward", "log_probability"]] = "reward"
+    """What its numbers are."""
 
     spec: ModelSpec
     tokenizer: "PreTrainedTokenizerBase | None"
@@ -90,11 +95,6 @@ class Reward(ABC):
         return len(self.tokenizer)
 
     @property
-    def takes_inputs(self) -> bool:
-        """Whether it can be asked token ids, or a text that somebody else has templated."""
-        return False
-
-    @property
     def as_network(self) -> "NetworkReward | None":
         """The reward, where networks on this machine give it."""
         return None
@@ -118,11 +118,6 @@ class Reward(ABC):
     def says_yes_above(self) -> float | None:
         """The reward above which a judge says yes; None where that says nothing."""
         return None
-
-    @property
-    def score(self) -> Literal["reward", "log_probability"]:
-        """What its numbers are."""
-        return "reward"
 
     @property
     def is_exact(self) -> bool:

@@ -1,4 +1,5 @@
-"""A Python function as a reward, in whichever shape its trainer calls it.
+"""A Python function as a reward, in whichever shape its trainer calls it, and files of tasks:
+prompts with the columns that a trainer's dataset has beside them.
 
 Knows how a function is found and digested. `shapes` knows how it is called; neither knows what it
 computes.
@@ -14,6 +15,7 @@ import pkgutil
 import re
 import sys
 import sysconfig
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -27,10 +29,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 from pydantic.dataclasses import dataclass as options_dataclass
 
-from pessimal.conversation import Conversation
-from pessimal.errors import ConfigError
+from pessimal.conversation import Conversation, Prompt, prompt_of, read_messages
+from pessimal.errors import ConfigError, InputError
+from pessimal.options import existing_file
 from pessimal.rewards.base import Report, TextReward
-from pessimal.rewards.digests import template_digest, tokenizer_digest
 from pessimal.rewards.rendering import messages_of, plain_prompt
 from pessimal.rewards.shapes import (
     STYLES,
@@ -38,15 +40,130 @@ from pessimal.rewards.shapes import (
     Function,
     Shape,
     import_types,
-    parameters_of,
     rewards_of,
     shape_of,
+    signature_of,
 )
 from pessimal.rewards.spec import ModelSpec
-from pessimal.rewards.tasks import Task, read_tasks
+from pessimal.rewards.weights import template_digest, tokenizer_digest
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
+
+
+_KEY = re.compile(r"[\w.-]+")
+TRUTHS = ("ground_truth", "answer", "target", "label", "solution", "reference")
+CLASSES = 3
+"""Most different labels that are classes of responses where each is that of several tasks."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """One line of a file of tasks."""
+
+    key: str
+    """Its column `id`, else `task-N`, counted from 1."""
+    turns: Conversation
+    columns: Mapping[str, Any]
+    messages: bool
+    """Whether the file has the prompt as a list of messages, and not as a text."""
+
+    @property
+    def digest(self) -> str:
+        """sha256 over all of it but its key."""
+        turns = [[turn.role, turn.content] for turn in self.turns]
+        held = json.dumps([turns, self.messages, dict(self.columns)], sort_keys=True)
+        return hashlib.sha256(held.encode()).hexdigest()
+
+
+def read_tasks(path: str | Path) -> tuple[Task, ...]:
+    """The tasks of a JSONL file: a line each, an object with `prompt` (a text, or a list of
+    messages with role and content) and any further columns; `id` names it.
+
+    Raises:
+        InputError: there is no such file, a line is no task, or two have one name or one prompt.
+    """
+    file = existing_file("tasks", str(path))
+    try:
+        lines = file.read_text(encoding="utf-8-sig").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"tasks={str(path)!r} is no file of tasks: {error}") from error
+    tasks: dict[str, Task] = {}
+    prompts: dict[Conversation, str] = {}
+    for number, line in enumerate(lines, 1):
+        where = f"tasks={str(path)!r}, line {number}"
+        if not line.strip():
+            continue
+        task = _task(line, len(tasks) + 1, where)
+        if task.key in tasks:
+            raise InputError(f"{where}: a second task has the id {task.key!r}; give each its own")
+        if (other := prompts.get(task.turns)) is not None:
+            raise InputError(f"{where}: its prompt is that of {other!r}: give each prompt once")
+        tasks[task.key], prompts[task.turns] = task, task.key
+    if not tasks:
+        raise InputError(f"tasks={str(path)!r} holds no task; write one a line, as JSON")
+    return tuple(tasks.values())
+
+
+def prompts_of(tasks: Sequence[Task]) -> dict[str, Prompt]:
+    """The prompts of tasks by key. ConfigError where a turn's role is unknown."""
+    return {task.key: prompt_of(task.turns, name=f"task {task.key!r}") for task in tasks}
+
+
+def truths_of(columns: Mapping[str, Any]) -> tuple[str, ...]:
+    """The true answers of a task, of which each is right: of the columns `TRUTHS` and of
+    `reward_model.ground_truth` the first that holds a text, a number, a list of these, or a
+    dictionary of one of these; without `$`, and what stands behind `####` or in the last
+    `\\boxed{}`. Empty where there is none."""
+    model = columns.get("reward_model")
+    held = [columns.get(name) for name in TRUTHS]
+    held += [model.get("ground_truth")] if isinstance(model, Mapping) else []
+    for value in held:
+        inner = next(iter(value.values())) if isinstance(value, dict) and len(value) == 1 else value
+        parts = inner if isinstance(inner, list) else [inner]
+        if parts and all(isinstance(part, str | int | float) for part in parts):
+            texts = [_answer(str(part)) for part in parts]
+            if any(texts):
+                return tuple(dict.fromkeys(filter(None, texts)))
+    return ()
+
+
+def true_answers(tasks: Sequence[Task]) -> list[tuple[str, ...]]:
+    """The true answers of each task, as `truths_of`; none at all where they are classes: at most
+    `CLASSES` different labels, each of several tasks, in a column `label` alone."""
+    truths = [truths_of(task.columns) for task in tasks]
+    counts = Counter(truths)
+    few = () not in counts and len(counts) <= CLASSES and min(counts.values(), default=0) > 1
+    if few and not any(truths_of({**task.columns, "label": None}) for task in tasks):
+        return [()] * len(tasks)
+    return truths
+
+
+def _answer(text: str) -> str:
+    text = text.rpartition("####")[2].strip()
+    boxed = re.findall(r"\\boxed\{(.*)\}", text, flags=re.DOTALL)
+    return (boxed[-1] if boxed else text).strip("$ \n")
+
+
+def _task(line: str, number: int, where: str) -> Task:
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{where} is no JSON ({error}); give one object a line") from error
+    if not isinstance(row, dict) or "prompt" not in row:
+        raise InputError(f'{where}: a task is an object with "prompt", got {line:.80}')
+    prompt = row.pop("prompt")
+    listed = prompt if isinstance(prompt, list) else [{"role": "user", "content": prompt}]
+    turns = read_messages(listed, where=where)
+    if not all(turn.content.strip() for turn in turns):
+        raise InputError(f"{where}: a prompt is a text that is not empty; got {prompt!r:.80}")
+    if turns[-1].role == "assistant":
+        raise InputError(f"{where}: a prompt ends with what is to be answered, a user's turn")
+    key = str(row.get("id", f"task-{number}"))
+    if not _KEY.fullmatch(key):
+        raise InputError(f"{where}: id={key!r}; give letters, digits, _, . and - alone")
+    return Task(key, turns, row, isinstance(prompt, list))
+
 
 REACHING = re.compile(
     rb"\b(open|fdopen|exec|eval|compile|system|popen|getenv|environ|read_(text|bytes|csv|excel|json"
@@ -81,14 +198,11 @@ def sources_of(file: Path) -> Sources:
     `is_pinned` is False where the code opens files, starts programs, asks servers, reads the
     environment or imports by a computed name: no digest covers these.
     """
+    packages = {"site-packages", "dist-packages"}
     standard = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib")}
-    folders = [str(file.parent), *filter(None, sys.path)]
-    roots = [
-        folder
-        for folder in dict.fromkeys(folders)
-        if not {"site-packages", "dist-packages"} & set(Path(folder).parts)
-        and not any(Path(folder).is_relative_to(place) for place in standard)
-    ]
+    folders = [Path(folder) for folder in [str(file.parent), *filter(None, sys.path)]]
+    local = [folder for folder in folders if not packages & {*folder.parts}]
+    roots = [str(f) for f in local if not any(f.is_relative_to(place) for place in standard)]
     finder = ModuleFinder(path=roots, excludes=["pessimal"])
     finder.run_script(str(file))
     imports = set(finder.badmodules) - set(finder.modules)
@@ -101,11 +215,10 @@ def sources_of(file: Path) -> Sources:
             for package, names in FROM.findall(content.decode(errors="replace")):
                 imports |= {f"{package}.{member.strip()}" for member in names.split(",")}
     is_pinned &= not any(DISTANT.match(name) for name in imports)
-    packages = sorted({name.partition(".")[0] for name in imports} - sys.stdlib_module_names)
-    distributions = metadata.packages_distributions() if packages else {}  # reads a file of each
-    for package in packages:
-        names = distributions.get(package, ())
-        digests |= {f"{name}==": metadata.version(name) for name in names}
+    external = {name.partition(".")[0] for name in imports} - sys.stdlib_module_names
+    distributions = metadata.packages_distributions() if external else {}  # reads a file of each
+    for name in {name for package in external for name in distributions.get(package, ())}:
+        digests[f"{name}=="] = metadata.version(name)
     text = json.dumps(digests, sort_keys=True)
     return Sources(hashlib.sha256(text.encode()).hexdigest(), is_pinned)
 
@@ -243,8 +356,8 @@ def open_callable(
     A class is made with the arguments, and its instance called. ConfigError for what cannot be
     imported, made or called, or whose shape nothing says.
     """
-    arguments = {str(name): value for name, value in spec.callable.items() if name != "_target_"}
-    path = str(spec.callable["_target_"])
+    arguments = {str(name): value for name, value in spec.callable.items()}
+    path = str(arguments.pop("_target_"))
     file, _, name = path.rpartition(":")
     try:
         module = _module(Path(file).expanduser().resolve(strict=True)) if file else None
@@ -255,10 +368,9 @@ def open_callable(
         elif arguments:
             function = partial(target, **arguments)
     except (Exception, SystemExit) as error:
-        raise ConfigError(
-            f"model.callable._target_={path!r}: {type(error).__name__}: "
-            f"{' '.join(str(error).split())}. Give FILE.py:FUNCTION or an installed module.function"
-        ) from error
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        advice = "Give FILE.py:FUNCTION or an installed module.function"
+        raise ConfigError(f"model.callable._target_={path!r}: {reason}. {advice}") from error
     module = sys.modules.get(getattr(target, "__module__", None) or "")
     script = Path(file or getattr(module, "__file__", None) or "").expanduser()
     sources = sources_of(script.resolve()) if script.suffix == ".py" else None
@@ -298,15 +410,14 @@ def wrap_callable(
         inner = inner.func
     inside = getattr(inner, "__qualname__", type(inner).__name__)
     folder = str(tokenizer) if isinstance(tokenizer, str | Path) else None
-    try:
-        shape = None if shape is None else Shape(shape)
-    except ValueError as error:
-        shapes = ", ".join(each.value for each in Shape)
-        raise ConfigError(f"shape={shape!r}: give one of {shapes}") from error
+    shapes = {each.value: each for each in Shape}
+    value = shape.value if isinstance(shape, Shape) else shape
+    if value not in (None, *shapes):
+        raise ConfigError(f"shape={shape!r}: give one of {', '.join(shapes)}")
     spec = CallableSpec(
         name=name or inside.rpartition(".")[2].strip("<>"),
         callable={"_target_": f"{getattr(inner, '__module__', '')}.{inside}"},
-        shape=shape,
+        shape=shapes.get(value or ""),
         messages=messages,
         tasks=None if tasks is None else str(tasks),
         tokenizer=folder,
@@ -327,7 +438,7 @@ def of_rubric(
     such as the judge. ConfigError where one ranks several rollouts."""
     terms = []
     for weight, function in zip(rubric.weights, rubric.funcs, strict=True):
-        names = rubric.class_objects.keys() & parameters_of(function)
+        names = rubric.class_objects.keys() & signature_of(function).parameters
         function = partial(function, **{name: rubric.class_objects[name] for name in names})
         reward = wrap_callable(function, shape=Shape.verifiers_rubric, tasks=tasks)
         terms.append((float(weight), reward))
@@ -365,9 +476,8 @@ def _reward(
     if is_rubric(function):
         raise ConfigError(f"{spec.name} is a Rubric, a sum of functions: pessimal.reward(rubric)")
     if not callable(function):
-        kind = type(function).__name__
-        raise ConfigError(f"{spec.name}: a {kind} is no function, and has no method score")
-    if hasattr(target, "__registry_info__") and "state" not in parameters_of(target):
+        raise ConfigError(f"{spec.name}: {function!r:.60} is no function, and has no method score")
+    if hasattr(target, "__registry_info__") and "state" not in signature_of(target).parameters:
         function = function()  # a scorer of inspect_ai is made before it is called
     is_task = inspect.isclass(function)
     shape = spec.shape or (Shape.verifiers if is_task else shape_of(function, name=spec.name))
@@ -375,10 +485,10 @@ def _reward(
     tasks = () if spec.tasks is None else read_tasks(spec.tasks)
     tools = [task.key for task in tasks if any(turn.role == "tool" for turn in task.turns)]
     if tools and shape in (Shape.verifiers, Shape.inspect):
-        refused = f"model.shape={shape.value} takes no turn of the role tool"
-        raise ConfigError(f"task {tools[0]!r}: {refused}. Leave the task out")
-    decides = [arguments, shape.value, spec.messages, spec.chat, [task.digest for task in tasks]]
-    settings = _text_of(decides)
+        reason = f"model.shape={shape.value} takes no turn of the role tool"
+        raise ConfigError(f"task {tools[0]!r}: {reason}. Leave the task out")
+    digests = [task.digest for task in tasks]
+    settings = _text_of([arguments, shape.value, spec.messages, spec.chat, digests])
     source = f"{_source(target)}\n{settings}\n{sources and sources.digest}".encode()
     return CallableReward(
         spec=spec,
@@ -417,10 +527,9 @@ def _source(target: Any) -> str:
         source = inspect.getsource(written)
     except (OSError, TypeError):  # built in, or typed at a prompt
         source = f"{written.__module__}.{written.__qualname__}"
-    held = inspect.getclosurevars(target).nonlocals if inspect.isfunction(target) else {}
-    if not is_code:
-        held = getattr(target, "__dict__", {})
-    plain = {name: value for name, value in held.items() if isinstance(value, _PLAIN)}
+    values = {} if is_code else getattr(target, "__dict__", {})
+    values = inspect.getclosurevars(target).nonlocals if inspect.isfunction(target) else values
+    plain = {name: value for name, value in values.items() if isinstance(value, _PLAIN)}
     return f"{source}\n{_text_of(plain)}"
 
 

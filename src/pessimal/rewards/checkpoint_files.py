@@ -1,59 +1,67 @@
-"""What kinds of rewards share: reading a checkpoint's configuration, tokenizer, digests, weights.
+"""What kinds of rewards share: reading a checkpoint's configuration, tokenizer, digests, weights;
+and networks whose class transformers does not have.
 
-Knows transformers' loading. Does not know prompts, candidates or how a score is computed.
+ArmoRM, QRM and GRM came with Python code of their own, written against older versions of
+transformers. Their weights are all that is needed (`NativeRewardModel`). Where such code is run all
+the same (`trust_remote_code`), newer versions fail on it, or silently get it wrong;
+`load_with_own_code` makes up for that. Knows no prompts, and not how a score is computed.
 """
 
+import contextlib
+import copy
+import importlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+from unittest import mock
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from transformers import (
     AutoConfig,
+    AutoModel,
+    AutoModelForSequenceClassification,
     AutoTokenizer,
     PreTrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
+from transformers.initialization import no_init_weights
+from transformers.modeling_outputs import SequenceClassifierOutput
 from transformers.utils import logging
 
 from pessimal.errors import ModelError
 from pessimal.progress import working
-from pessimal.rewards.adapters import (
+from pessimal.rewards.base import Reward
+from pessimal.rewards.heads import Head, Shapes, head_for
+from pessimal.rewards.network import RewardNetwork
+from pessimal.rewards.obtain import adapter_of, check_weights, local_folder
+from pessimal.rewards.rendering import ONE_TEXT, set_template_options
+from pessimal.rewards.spec import CheckpointSpec, Dtype, ModelSpec
+from pessimal.rewards.weights import (
+    WRAPPERS,
     adapted_digest,
+    attention_options,
+    config_digest,
+    gguf_shapes,
     load_adapter,
     load_value_head,
-    warn_if_untrained,
-)
-from pessimal.rewards.base import Reward
-from pessimal.rewards.digests import (
-    WRAPPERS,
-    config_digest,
+    loading_options,
     missing_shards,
     parameter_count,
+    quantised_digest,
     rename_weights,
+    settle,
     tokenizer_digest,
+    warn_if_untrained,
     weight_shapes,
     weights_digest,
 )
-from pessimal.rewards.heads import head_for
-from pessimal.rewards.heads.base import Shapes
-from pessimal.rewards.obtain import adapter_of, check_weights, local_folder
-from pessimal.rewards.quantised import (
-    attention_options,
-    gguf_shapes,
-    loading_options,
-    quantised_digest,
-    settle,
-)
-from pessimal.rewards.rendering import ONE_TEXT, set_template_options
-from pessimal.rewards.spec import CheckpointSpec, Dtype, ModelSpec
 from pessimal.tables.files import sha256_of
 from pessimal.version import __version__
 
@@ -124,14 +132,12 @@ def read_checkpoint(spec: CheckpointSpec, folder: Path) -> Checkpoint:
     check_weights(spec, folder)
     if spec.file is not None:
         return Checkpoint(spec, folder, config, gguf_shapes(config))
-    shapes: Shapes
     try:
-        stored = weight_shapes(folder)
-        shapes = rename_weights(stored, name_mapping(stored, config))
-        missing = missing_shards(folder)
+        stored, missing = weight_shapes(folder), missing_shards(folder)
+        shapes: Shapes = rename_weights(stored, name_mapping(stored, config))
     except Exception as error:
-        message = f"the weights of {spec.name!r} in {folder} cannot be read: {error}"
-        raise ModelError(message) from error
+        place = f"the weights of {spec.name!r} in {folder}"
+        raise ModelError(f"{place} cannot be read: {error}") from error
     if missing:
         raise ModelError(f"{spec.name!r} in {folder} lacks {', '.join(missing[:5])}: copy it again")
     if (adapter := adapter_of(spec)) is not None:
@@ -163,11 +169,8 @@ def load_checkpoint(
         ModelError: it cannot be loaded, or lacks weights, which would be random.
     """
     adapter = adapter_of(spec)
-    options = {
-        "dtype": getattr(torch, dtype.value),
-        "use_safetensors": True,
-        "output_loading_info": True,
-    }
+    options: dict[str, Any] = {"use_safetensors": True, "output_loading_info": True}
+    options["dtype"] = getattr(torch, dtype.value)
     verbosity = logging.get_verbosity()
     if adapter is not None and adapter.full:
         logging.set_verbosity_error()  # weights that its base lacks are read afterwards
@@ -189,10 +192,8 @@ def load_checkpoint(
         logging.set_verbosity(verbosity)
     elsewhere = load_value_head(network, folder) | set(adapter.full if adapter else ())
     if missing := sorted(set(report["missing_keys"]) - elsewhere):
-        raise ModelError(
-            f"the checkpoint of {spec.name!r} in {folder} lacks {missing[:5]}: these would be "
-            f"random{advice}{remote_hint(spec, folder)}"
-        )
+        advice = f"these would be random{advice}{remote_hint(spec, folder)}"
+        raise ModelError(f"{spec.name!r} in {folder} lacks {missing[:5]}: {advice}")
     merged = network if adapter is None else load_adapter(network, adapter, name=spec.name)
     settle(merged, name=spec.name, dtype=dtype)
     return merged.eval().requires_grad_(False)
@@ -213,8 +214,8 @@ def load_tokenizer(spec: ModelSpec, folder: Path | None = None) -> PreTrainedTok
             folder, trust_remote_code=spec.trust_remote_code, **file
         )
     except Exception as error:
-        message = f"the tokenizer of {spec.name!r} cannot be loaded from {folder}: {error}"
-        raise ModelError(message) from error
+        place = f"{folder}, the tokenizer of {spec.name!r}"
+        raise ModelError(f"{place}, cannot be loaded: {error}") from error
     if spec.chat_template is not None:
         tokenizer.chat_template = spec.chat_template
     if spec.one_text:
@@ -227,22 +228,147 @@ def remote_hint(spec: CheckpointSpec, folder: Path) -> str:
     """The option that runs the code of a folder, where it brings any; else empty."""
     if spec.trust_remote_code or not list(folder.glob("modeling*.py")):
         return ""
-    return (
-        " The folder brings Python code of its own, which is run with model.trust_remote_code=true "
-        "(of a repository with model.revision=<full commit>)"
-    )
+    return " It brings Python code, which model.trust_remote_code=true runs"
 
 
 def of_model(model: Reward) -> dict[str, Any]:
     """The fields of every provenance on the model and the software."""
-    return {
-        "revision": model.revision,
-        **model.digests,
-        "dtype": model.spec.dtype.value,
-        "output": model.spec.output,
-        "software": {
-            "pessimal": __version__,
-            "torch": torch.__version__,
-            "transformers": version("transformers"),
-        },
+    software = {"pessimal": __version__, "torch": torch.__version__}
+    software["transformers"] = version("transformers")
+    about = {"revision": model.revision, "dtype": model.spec.dtype.value}
+    return about | model.digests | {"output": model.spec.output, "software": software}
+
+
+class NativeRewardModel(PreTrainedModel):
+    """A backbone and the modules of one head, under the names that the published checkpoint has."""
+
+    base_model_prefix = "model"
+    _supports_attention_backend = True
+    _supports_sdpa = True
+    every = False
+
+    def __init__(
+        self,
+        config: PreTrainedConfig,
+        *,
+        head: type[Head],
+        shapes: Shapes,
+        assistant_opening: Sequence[int] = (),
+    ):
+        super().__init__(config)
+        self.model = AutoModel.from_config(config)
+        for name, module in head.modules(shapes, config).items():
+            setattr(self, name, module)
+        self.assistant_opening = tuple(assistant_opening)
+        self._head = head
+        self.post_init()
+
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor | None = None, **_
+    ) -> SequenceClassifierOutput:
+        """The head's outputs as `logits` (batch, columns); inputs of several lengths are padded, on
+        either side, and masked. With `every` (set on a process reward model) those of all
+        positions, (batch, length, columns)."""
+        head = self._head(cast(RewardNetwork, self)).to(input_ids.device)
+        inputs = {"input_ids": input_ids, "attention_mask": attention_mask}
+        states = self.model(**inputs).last_hidden_state.float()
+        if self.every:
+            every = head.values(states.flatten(0, 1), None)
+            return SequenceClassifierOutput(logits=every.view(*states.shape[:2], -1))
+        seen = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+        rewards = []
+        for ids, hidden, mask in zip(input_ids, states, seen.bool(), strict=True):
+            context = head.context(hidden[mask], ids[mask].tolist())
+            rewards.append(head.values(hidden[mask][-1:], context))
+        return SequenceClassifierOutput(logits=torch.cat(rewards))
+
+
+def native_class(config: PreTrainedConfig) -> type[NativeRewardModel]:
+    """`NativeRewardModel` with the attention and the experts that the configuration's backbone can
+    run."""
+    backbone: Any = AutoModel._model_mapping[type(config)]
+    attributes = {
+        "config_class": type(config),
+        "_supports_sdpa": backbone._supports_sdpa,
+        "_no_split_modules": backbone._no_split_modules,
+        "_can_set_experts_implementation": backbone._can_set_experts_implementation,
     }
+    return type("NativeRewardModel", (NativeRewardModel,), attributes)
+
+
+def own_class(config: PreTrainedConfig) -> type | None:
+    """The class of transformers through which a repository's own code is loaded; None where it
+    brings no model."""
+    brought = getattr(config, "auto_map", None) or {}
+    classes = (AutoModelForSequenceClassification, AutoModel)
+    return next((kind for kind in classes if kind.__name__ in brought), None)
+
+
+def load_with_own_code(
+    kind: Any, folder: Path, **options: Any
+) -> tuple[PreTrainedModel, dict[str, Any]]:
+    """The network that a repository's own code makes of its weights, through the class `kind` of
+    transformers, and the report on the loading."""
+    with with_older_names():
+        network, report = kind.from_pretrained(folder, trust_remote_code=True, **options)
+        restore_what_is_not_stored(network)
+    # Published code makes caches in ways that transformers no longer knows (InternLM2's
+    # `from_legacy_cache`).
+    network.config.use_cache = False
+    return network, report
+
+
+@contextlib.contextmanager
+def with_older_names() -> Iterator[None]:
+    """While a repository's own code is loaded, give transformers the names that it expects there.
+
+    ArmoRM and QRM import docstrings that were since removed. GRM's class never calls `post_init`,
+    which newer versions rely on for the list of tied weights; without it there are none.
+    """
+    names: list[tuple[Any, str, Any]] = [(PreTrainedModel, "all_tied_weights_keys", {})]
+    for family in ("llama", "gemma2"):
+        module = importlib.import_module(f"transformers.models.{family}.modeling_{family}")
+        docs = [f"{family.upper()}_{part}_DOCSTRING" for part in ("START", "INPUTS")]
+        names += [(module, name, "") for name in docs]
+    with contextlib.ExitStack() as stack:
+        for owner, name, value in names:
+            if not hasattr(owner, name):
+                stack.enter_context(mock.patch.object(owner, name, value, create=True))
+        yield
+
+
+def restore_what_is_not_stored(network: PreTrainedModel) -> None:
+    """Give a loaded network the tensors again that its class computes when it is made and no
+    checkpoint holds.
+
+    Since version 5, transformers makes networks without memory and leaves such tensors (InternLM2's
+    rotary frequencies) *uninitialised*: the rewards are then wrong, and no comparison with the
+    network's own forward shows it. So a twin is made, whose tensors of this kind are real; its
+    parameters take no memory.
+    """
+    precision = torch.get_default_dtype()
+    torch.set_default_dtype(network.dtype)
+    try:
+        with no_init_weights(), _parameters_without_memory():
+            twin = type(network)(copy.deepcopy(network.config))
+    finally:
+        torch.set_default_dtype(precision)
+    twins = dict(twin.named_modules())
+    for path, module in network.named_modules():
+        for name, buffer in module.named_buffers(recurse=False):
+            if name in module._non_persistent_buffers_set:
+                buffer.copy_(getattr(twins[path], name))
+        for name, value in vars(module).items():
+            if isinstance(value, torch.Tensor) and value.is_meta:  # kept as a plain attribute
+                setattr(module, name, getattr(twins[path], name))
+
+
+def _parameters_without_memory() -> contextlib.AbstractContextManager[object]:
+    register = nn.Module.register_parameter
+
+    def without_memory(module: nn.Module, name: str, parameter: nn.Parameter | None) -> None:
+        if parameter is not None:
+            parameter = nn.Parameter(parameter.to("meta"), requires_grad=parameter.requires_grad)
+        register(module, name, parameter)
+
+    return mock.patch.object(nn.Module, "register_parameter", without_memory)

@@ -1,24 +1,37 @@
 """A server that scores texts, as a reward: vLLM, SGLang, OpenRLHF, a reranker, or a chat that is
 asked to judge.
 
-Knows how conversations become requests, and answers rewards. Does not know the shapes of either
-(`wires`).
+Knows how conversations become requests, what each API is sent and answers, and rewards. Does not
+know how requests travel (`server`).
+
+Sources of the shapes (vLLM takes token ids at `/classify` from 0.15 on; nothing older was read):
+    https://docs.vllm.ai/en/v0.15.0/examples/pooling/classify/ and
+    .../v0.18.1/examples/pooling/pooling/; vllm-project/vllm,
+    vllm/entrypoints/pooling/{base,classify,pooling,scoring}/protocol.py; sgl-project/sglang, its
+    page on native APIs (`/classify`);
+    https://platform.openai.com/docs/api-reference/chat/create (`logprobs`, `top_logprobs`);
+    OpenRLHF/OpenRLHF, openrlhf/cli/serve_rm.py and openrlhf/utils/remote_rm_utils.py
+    (`/get_reward`); michaelfeil/infinity, infinity_server.py and its pymodels (`/rerank`,
+    `raw_scores`).
 """
 
 import hashlib
 import json
 import logging
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard, cast
+from urllib.parse import urlsplit
 
 import numpy as np
 from pydantic.dataclasses import dataclass as options_dataclass
 
 from pessimal.conversation import Conversation
-from pessimal.errors import ConfigError, ModelError
+from pessimal.errors import ConfigError, ModelError, did_you_mean, require
 from pessimal.rewards.base import Report, TextReward
 from pessimal.rewards.callable import about_texts, read_tokenizer
 from pessimal.rewards.formats import Templated, takes_pairs
@@ -32,15 +45,261 @@ from pessimal.rewards.question import (
     warn_of_rare,
 )
 from pessimal.rewards.rendering import Messages, messages_of, plain_prompt, rendered
-from pessimal.rewards.server import ServerOptions
+from pessimal.rewards.server import Server, ServerOptions, shortened
 from pessimal.rewards.spec import ModelSpec
-from pessimal.rewards.wires import APIS, TOP, Input, Wire, recognised
 from pessimal.texts import storable
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+
 _log = logging.getLogger(__name__)
+
+RAW = dict.fromkeys(("use_activation", "activation", "add_special_tokens"), False)
+"""Fields that vLLM is sent so that it gives logits, without softmax or sigmoid, and puts no second
+beginning-of-sequence token before a text. `activation` is the older name of the first; versions
+that do not know a field pass over it."""
+LOGITS = {"use_activation": False, "activation": False}
+"""The same without the last: by default neither messages nor pairs get special tokens."""
+SCORES = {"raw_scores": True} | LOGITS
+"""The same of rerankers; the first is Infinity's name, whose default is a sigmoid."""
+
+
+class Api(NamedTuple):
+    """The request and the answer of one API."""
+
+    path: str
+    forms: tuple[str, ...]
+    """Forms of whole inputs that it takes; none where it gives no rewards of these."""
+    request: tuple[str, ...]
+    """Field that holds the inputs; of pairs, the fields of prompts and responses."""
+    rows: str = ""
+    """Field of the answer that holds one row per input; empty where the answer is the rows."""
+    outputs: str = ""
+    """Field of a row that holds its outputs; empty where a row is its outputs."""
+    raw: Mapping[str, bool] = MappingProxyType({})
+    """Further fields, by which it gives logits."""
+
+
+PAIRS, MESSAGES = ("pairs",), ("ids", "messages", "text")
+APIS = {
+    "vllm-classify": Api("/classify", MESSAGES, ("input",), "data", "probs", RAW),
+    "vllm-pooling": Api("/pooling", MESSAGES, ("input",), "data", "data", RAW),
+    "vllm-score": Api("/score", PAIRS, ("text_1", "text_2"), "data", "score", LOGITS),
+    "sglang-classify": Api("/classify", ("ids", "text"), ("text",), "", "embedding"),
+    "openrlhf": Api("/get_reward", ("text",), ("query", "prompts"), "rewards"),
+    "rerank": Api("/rerank", PAIRS, ("query", "documents"), "results", "relevance_score", SCORES),
+    "chat": Api("/v1/chat/completions", (), ("messages",)),
+}
+GONE = {
+    **dict.fromkeys(("sglang-score", "sglang-embeddings"), "endpoint.api=sglang-classify"),
+    "infinity-classify": "endpoint.api=rerank",
+    **dict.fromkeys(
+        ("tei-rerank", "tei-predict"),
+        "model.kind=callable, with a function of your own that asks the server,",
+    ),
+}
+RECOGNISED = (
+    ("vllm-classify", {"/classify", "/get_reward"}),  # `pessimal serve`
+    ("openrlhf", {"/get_reward"}),
+    ("sglang-classify", {"/classify", "/generate"}),  # which has /tokenize too
+    ("vllm-classify", {"/classify", "/tokenize"}),
+    ("vllm-pooling", {"/pooling", "/tokenize"}),
+    ("rerank", {"/rerank", "/classify", "/embeddings"}),  # Infinity
+    ("rerank", {"/rerank"}),
+)
+"""APIs of servers that list these paths; the first that fits."""
+TOP = 20
+"""Most log-probabilities of a position that chat APIs give."""
+Input = str | list[int] | tuple[str, str] | Messages
+"""A text, token ids, a prompt and a response (vllm-score), or messages that the server puts through
+its template."""
+
+
+@dataclass
+class Wire:
+    """A server, asked by one of the APIs of `APIS`. Safe to use from several threads."""
+
+    spec: ServerOptions
+    tokenizer: "PreTrainedTokenizerBase | None" = None
+    nulls: int = field(default=0, init=False)
+    """Inputs so far for which the server wrote null."""
+    raw: bool = True
+    """Ask for logits and no added special tokens; False leaves that to the server's defaults."""
+
+    def __post_init__(self) -> None:
+        """ConfigError for an impossible address or API, or a key that is missing. Nothing is sent
+        yet."""
+        check_api(str(self.spec.api), APIS)
+        require("openai", why="a reward behind a server")
+        self.api, self.server = str(self.spec.api), server_of(self.spec)
+
+    @property
+    def address(self) -> str:
+        """Where requests go."""
+        root, path = self.server.address, APIS[self.api].path
+        # The address of a provider of chats is given up to its /v1.
+        if self.api == "chat" and urlsplit(root).path:
+            return root + path.removeprefix("/v1")
+        return root.removesuffix("/v1") + path
+
+    def rows(self, inputs: Sequence[Input]) -> np.ndarray:
+        """Outputs float64 (n, outputs) of inputs as they are; NaN for what is null or NaN.
+
+        Raises:
+            ConfigError: the server does not know this API, model or key.
+            ModelError: its answer is of no use: no JSON, another number of rows, not numbers.
+            WorkError: no answer after all retries.
+        """
+        if not len(inputs):
+            return np.empty((0, 0))
+        rows: dict[int, np.ndarray] = {}
+        for group in self.requests(inputs):
+            answer = self.server.post(self.address, self.body([inputs[i] for i in group]))
+            rows |= dict(zip(group, self._read(answer, len(group)), strict=True))
+        return np.array([rows[i] for i in range(len(inputs))])
+
+    def requests(self, inputs: Sequence[Input]) -> list[list[int]]:
+        """Numbers of the inputs of each request: rerankers take one prompt each."""
+        groups: dict[str, list[int]] = {}
+        for number, each in enumerate(inputs):
+            groups.setdefault(str(each[0]) if self.api == "rerank" else "", []).append(number)
+        return list(groups.values())
+
+    def top(self, messages: Messages) -> list[tuple[str, float]]:
+        """The likeliest next tokens (at most `TOP`) and their log-probabilities in nats, of a chat.
+        Raises as `rows`."""
+        answer = self.server.post(self.address, self.body([messages]))
+        try:
+            entries = answer["choices"][0]["logprobs"]["content"][0]["top_logprobs"]
+            entries[0]
+            # Impossible tokens have null.
+            return [(e["token"], float(e["logprob"])) for e in entries if e["logprob"] is not None]
+        except (KeyError, IndexError, TypeError, ValueError):
+            text = f"{self.address} answered without log-probabilities ({shortened(answer)})"
+            raise ModelError(f"{text}: give another server, or model.kind=judge") from None
+
+    def body(self, inputs: Sequence[Input]) -> dict[str, Any]:
+        """Body of one request."""
+        name, api, first = self.api, APIS[self.api], inputs[0]
+        body: dict[str, Any] = {"model": self.spec.served} if self.spec.served else {}
+        if name == "chat":
+            body |= {"messages": first, self.server.token_limit: 1, "temperature": 0}
+            body |= {"logprobs": True, "top_logprobs": TOP}
+            if cast(Messages, first)[-1]["role"] == "assistant":  # the answer's beginning
+                body |= {"continue_final_message": True, "add_generation_prompt": False}
+            return body
+        raw = dict(api.raw) if self.raw else {}
+        if is_messages(first):
+            if not name.startswith("vllm") or len(inputs) > 1:
+                raise ConfigError(f"{name} takes no messages, or only one conversation a request")
+            return body | {"messages": first} | {key: raw[key] for key in raw if key in LOGITS}
+        if name == "openrlhf":
+            inputs = [x if isinstance(x, tuple) else (str(x), "") for x in inputs]
+            body = {"labels": [None] * len(inputs)}
+        pairs = len(api.request) == 2
+        if isinstance(inputs[0], tuple) != pairs:
+            form = "pairs of a prompt and a response" if pairs else "texts or token ids"
+            raise ConfigError(f"endpoint.api={name} takes {form}, got {shortened(first)}")
+        columns = [*map(list, zip(*inputs, strict=True))] if pairs else [list(inputs)]
+        if name == "sglang-classify" and isinstance(first, list):
+            return body | {"input_ids": columns[0]}
+        body |= dict(zip(api.request, columns, strict=True))
+        if name == "rerank":
+            body["query"] = columns[0][0]
+        return body | raw
+
+    def tokens(self, inputs: Sequence[Input]) -> int | None:
+        """Tokens that these send, without what a server's template puts around messages; None
+        without a tokenizer."""
+        if self.tokenizer is None:
+            return None
+        texts = list[str]()
+        for each in inputs:
+            if is_messages(each):
+                texts += [message["content"] for message in each]
+            elif not isinstance(each, list):
+                texts += [each] if isinstance(each, str) else each
+        encoded = self.tokenizer(texts, add_special_tokens=False)["input_ids"] if texts else []
+        ids = [each for each in inputs if isinstance(each, list) and not is_messages(each)]
+        return sum(map(len, [*ids, *encoded]))
+
+    def _read(self, answer: Any, n: int) -> np.ndarray:
+        """Outputs (n, outputs) in the order of the inputs, whatever the order of the answer."""
+        api = APIS[self.api]
+        try:
+            entries = answer[api.rows] if api.rows else answer
+            entries = [entries] if isinstance(entries, dict) else entries
+            if all(isinstance(entry, dict) and "index" in entry for entry in entries):
+                numbered = {int(entry["index"]): entry for entry in entries}
+                entries = [numbered[number] for number in range(len(entries))]
+            rows = [_outputs(entry[api.outputs] if api.outputs else entry) for entry in entries]
+            self.nulls += sum(None in row for row in rows)
+        except (KeyError, IndexError, TypeError, ValueError, AttributeError):
+            text = f"{self.address} answers not as endpoint.api={self.api}: {shortened(answer)}"
+            raise ModelError(f"{text}. Give another of {', '.join(APIS)}") from None
+        if len(rows) != n:
+            raise ModelError(f"{self.address} gives {len(rows)} answers for {n} inputs")
+        if len({len(row) for row in rows}) != 1 or not rows[0]:
+            counts = f"{min(map(len, rows))} to {max(map(len, rows))} outputs"
+            advice = "serve a sequence classifier (vLLM: --convert classify)"
+            raise ModelError(f"{self.address} gives inputs {counts}: {advice}")
+        return np.array(rows, dtype=np.float64)  # None as NaN
+
+
+def _outputs(entry: Any) -> list[float | None]:
+    """The outputs of one input: a number, or several; None for null. Of one row per token
+    (`token_classify`) the last, which holds the model's reward."""
+    entry = entry if isinstance(entry, list) else [entry]
+    entry = entry[-1] if entry and isinstance(entry[0], list) else entry
+    return [None if value is None else float(value) for value in entry]
+
+
+def forms_of(api: str | None) -> tuple[str, ...]:
+    """The forms of whole inputs that an API takes. ConfigError where it gives no rewards of
+    these."""
+    check_api(str(api), [name for name in APIS if APIS[name].forms])
+    return APIS[str(api)].forms
+
+
+def check_api(api: str, names: Collection[str]) -> None:
+    """ConfigError where an API is none of these."""
+    if api not in names:
+        advice = f"give one of {', '.join(names)}.{did_you_mean(api, names)}"
+        advice = f"it is gone: type {GONE[api]} instead" if api in GONE else advice
+        raise ConfigError(f"endpoint.api={api}: {advice}")
+
+
+def server_of(spec: ServerOptions) -> Server:
+    """The server of a spec; nothing is sent yet."""
+    return Server(spec.url or "", spec.api_key_variable, spec.timeout, spec.retries)
+
+
+def recognised(spec: ServerOptions) -> ServerOptions:
+    """The spec with the API that its server speaks, where none is given: by the paths that it
+    lists, one request or two.
+
+    ConfigError where it lists none that is known.
+    """
+    if spec.api is not None:
+        return spec
+    require("openai", why="a reward behind a server")
+    server = server_of(replace(spec, retries=min(spec.retries, 1)))
+    root = server.address.removesuffix("/v1")
+    listed = server.get(f"{root}/openapi.json")
+    paths = set(listed.get("paths", ())) if isinstance(listed, dict) else set()
+    for api, needs in RECOGNISED:
+        if needs <= paths:
+            _log.info("%s speaks %s (endpoint.api)", server.address, api)
+            return replace(spec, api=api)
+    advice = f"type endpoint.api=…, of {', '.join(APIS)}; of others see docs/kinds/callable.md"
+    raise ConfigError(f"{server.address} does not say what it speaks: {advice}")
+
+
+def is_messages(value: object) -> TypeGuard[Messages]:
+    """Whether an input is a conversation."""
+    return isinstance(value, list) and bool(value) and isinstance(value[0], Mapping)
+
 
 HIDDEN = 64
 """Outputs from which on they are a hidden state, and no reward's."""
@@ -94,12 +353,15 @@ class AnswerShare:
     questions: list[tuple[float, float, str]] = field(default_factory=list)
     """Probability of those that the server gives, the most of the others, and the likeliest other
     token."""
-    reported: set[str] = field(default_factory=set)
+    reported: bool = False
+    off: float = 0.0
+    """The most by which spellings that are not among the likeliest tokens may move a reward."""
 
-    def add(self, top: list[tuple[str, float]], answers: Sequence[str]) -> None:
+    def add(self, top: list[tuple[str, float]], answers: Sequence[str], off: float = 0) -> None:
         """Count a question with the likeliest tokens that the server gave."""
         instead = next((token for token, _ in top if token not in answers), "")
         self.questions.append((*sum_answers(top, answers), instead))
+        self.off = max(self.off, off if math.isfinite(off) else 0.0)
 
     def take(self) -> dict[str, Any]:
         """The most that the answers may have together, as a table records it of a local judge; it
@@ -110,10 +372,11 @@ class AnswerShare:
         return {"answers": {"mean": mean, "least": smallest, "instead": storable(instead)}}
 
     def report(self, address: str) -> None:
-        """Log the mean, once; warned of below .5, or where it is unknown."""
-        if not self.questions or "answers" in self.reported:
+        """Log the mean, once; warned of below .5, or where it is unknown, and where a reward may be
+        off by .1."""
+        if not self.questions or self.reported:
             return
-        self.reported.add("answers")
+        self.reported = True
         listed, more = np.mean([shares[:2] for shares in self.questions], axis=0)
         if listed + more < FEW:
             warn_of_rare(address, listed + more, min(self.questions)[2])
@@ -123,14 +386,9 @@ class AnswerShare:
         else:
             share = f"a probability of {listed + more:.2g} together"
             _log.info("%s: the judge's answers have %s", address, share)
-
-    def report_missing(self, address: str, off: float) -> None:
-        """Warn once of spellings that are not among the likeliest tokens, each of which may have as
-        much as the last of these, where they may move a reward by more than .1."""
-        if 0.1 < off < math.inf and "spellings" not in self.reported:
-            self.reported.add("spellings")
-            message = "%s: spellings that are not among the %d likeliest tokens may move a reward"
-            _log.warning(f"{message} by up to %.2f", address, TOP, off)
+        if self.off > 0.1:
+            message = "%s: spellings beyond the %d likeliest tokens may move a reward by up to %.2f"
+            _log.warning(message, address, TOP, self.off)
 
 
 @dataclass(frozen=True)
@@ -165,11 +423,9 @@ class EndpointReward(TextReward):
     ) -> Cost:
         """Requests, tokens and dollars that the rewards of conversations take, and of some of them
         `again`."""
-        orders = [*self._batches(conversations), *self._batches(again)]
-        batches = [inputs for order in orders for inputs in order]
+        batches = [*chain(*self._batches(conversations), *self._batches(again))]
         requests = sum(len(self.wire.requests(inputs)) for inputs in batches)
-        tokens = self.wire.tokens([each for inputs in batches for each in inputs])
-        price = self.spec.endpoint.price
+        tokens, price = self.wire.tokens([*chain(*batches)]), self.spec.endpoint.price
         dollars = None if price is None or tokens is None else price * tokens / 1e6
         return Cost(requests, tokens, dollars)
 
@@ -206,11 +462,9 @@ class EndpointReward(TextReward):
         missing = np.flatnonzero(~np.isfinite(rewards))
         if len(missing):
             response = conversations[missing[0]][-1].content
-            raise ModelError(
-                f"{self.wire.address} gives no number for {len(missing)} of {len(conversations)} "
-                f"conversations, the first ending in {response[:60]!r}: "
-                f"{self._cause(everywhere=len(missing) == len(rewards))}"
-            )
+            cause = self._cause(everywhere=len(missing) == len(rewards))
+            n = f"{len(missing)} of {len(rewards)} conversations, as of {response[:60]!r}"
+            raise ModelError(f"{self.wire.address} gives no number for {n}: {cause}")
         return rewards
 
     def describe_answers(self, conversations: Sequence[Conversation]) -> dict[str, Any]:
@@ -240,20 +494,16 @@ class EndpointReward(TextReward):
         if self.wire.api == "chat":
             judge, top = self.spec.judge, self.wire.top(cast(Messages, inputs[0]))
             reward, off = read_answer(top, judge)
-            self.answers.add(top, [*judge.ratings, *judge.positive, *judge.negative])
-            self.answers.report_missing(self.wire.address, off)
+            self.answers.add(top, [*judge.ratings, *judge.positive, *judge.negative], off)
             return np.array([reward])
         rows, output = self.wire.rows(inputs), self.spec.output
         outputs = rows.shape[1]
         if outputs >= HIDDEN:
-            raise ConfigError(
-                f"{self.wire.address} gives {outputs} outputs, a hidden state and no reward: serve "
-                "the model as a classifier (vLLM: --convert classify)"
-            )
+            advice = "a hidden state and no reward: serve a classifier (vLLM: --convert classify)"
+            raise ConfigError(f"{self.wire.address} gives {outputs} outputs, {advice}")
         if (output is None and outputs > 1) or (output or 0) >= outputs:
-            raise ConfigError(
-                f"{self.wire.address} gives {outputs} outputs: model.output=0 to {outputs - 1}"
-            )
+            choice = f"model.output=0 to {outputs - 1}"
+            raise ConfigError(f"{self.wire.address} gives {outputs} outputs: {choice}")
         return rows[:, output or 0]
 
     def _cause(self, *, everywhere: bool) -> str:
@@ -263,10 +513,8 @@ class EndpointReward(TextReward):
             return f"answers are not among the {TOP} likeliest tokens: more spellings in {options}"
         served = self.spec.endpoint.served or "NAME"
         if self.wire.nulls and everywhere:
-            return (
-                f"it wrote null each time: serve a classifier (vllm serve {served} --convert "
-                f"classify), or ask for a judgement: endpoint.api=chat endpoint.served={served}"
-            )
+            advice = f"vllm serve {served} --convert classify, or ask with endpoint.api=chat"
+            return f"it wrote null each time: {advice} endpoint.served={served}"
         word = "null, as servers write NaN" if self.wire.nulls else "NaN or infinite"
         return f"its answer was {word}: serve it in float32 (vLLM: --dtype float32)"
 
@@ -283,19 +531,14 @@ def open_endpoint(
     missing.
     """
     options, judge = recognised(spec.endpoint), spec.judge
-    wire = Wire(options, tokenizer)
+    wire, is_judge = Wire(options, tokenizer), options.api == "chat"
     if spec.output is not None and not isinstance(spec.output, int):
         raise ConfigError(f"model.output={spec.output!r}: a server's outputs are counted from 0")
-    is_judge = options.api == "chat"
     if not is_judge and judge != QuestionOptions():
         raise ConfigError(f"model.judge goes with endpoint.api=chat, not with {options.api}")
-    if is_judge:
-        size, inputs = 1, _questions(spec)
-    else:
-        inputs, messages = _make_inputs(wire.api, tokenizer)
-        size = 1 if messages else options.batch_size
-    asking = asdict(judge) if is_judge else None
-    reading = {"api": options.api, "output": spec.output, "judge": asking}
+    inputs, alone = (_questions(spec), True) if is_judge else _make_inputs(wire.api, tokenizer)
+    reading: dict[str, Any] = {"api": options.api, "output": spec.output}
+    reading["judge"] = asdict(judge) if is_judge else None
     return EndpointReward(
         spec=spec,
         # A server does not say more about its weights.
@@ -304,7 +547,7 @@ def open_endpoint(
         **about_texts(spec, tokenizer),
         wire=wire,
         inputs=inputs,
-        batch_size=size,
+        batch_size=1 if alone else options.batch_size,
     )
 
 
@@ -319,9 +562,7 @@ def _make_inputs(api: str, tokenizer: "PreTrainedTokenizerBase | None") -> tuple
             return lambda c: [messages_of(c)], True
         raise ConfigError(f"endpoint.api={api} takes templated texts: model.tokenizer=DIR_OR_ID")
     if takes_pairs(tokenizer):
-        raise ConfigError(
-            f"endpoint.api={api} takes no pairs, as this tokenizer does: endpoint.api=vllm-score"
-        )
+        raise ConfigError(f"endpoint.api={api} takes no pairs: type endpoint.api=vllm-score")
     if "ids" in forms:
         template = Templated(tokenizer)
         return lambda c: [list(template.encode(c).ids)], False
@@ -338,10 +579,8 @@ def _questions(spec: EndpointSpec) -> Inputs:
     judge = spec.judge
     judge.check()
     if judge.template is None or judge.logit is not None or judge.chat is False:
-        raise ConfigError(
-            "endpoint.api=chat needs model.judge.template with {prompt} and {response}, and "
-            "positive and negative, or ratings; it takes no logit and no chat=false"
-        )
+        needs = "model.judge.template, and positive and negative, or ratings; no logit, chat=false"
+        raise ConfigError(f"endpoint.api=chat needs {needs}")
     if spec.endpoint.served is None:
         raise ConfigError("endpoint.api=chat needs the model's name: model.endpoint.served=NAME")
     begun = [{"role": "assistant", "content": judge.begin}] if judge.begin else []

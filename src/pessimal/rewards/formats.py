@@ -3,6 +3,7 @@
 Knows tokenizers and their chat templates. Does not know vocabularies, networks or rewards.
 """
 
+import contextlib
 import functools
 import logging
 from collections.abc import Sequence
@@ -154,22 +155,24 @@ class Stepped(Templated):
     ) -> list[list[int]]:
         """The whole input for each response. FrameError where the tokenizer ties a step's token to
         what stands before it."""
-        written = [self._written(response) for response in responses]
-        around, *inputs = super().ids(prompt, [PLAIN, *written], double_bos=double_bos)
+        texts = [self._close_steps(response) for response in responses]
+        around, *inputs = super().ids(prompt, [PLAIN, *texts], double_bos=double_bos)
         others = around.count(self.step)
-        return [self._cut(ids, text, others) for ids, text in zip(inputs, written, strict=True)]
+        return [self._cut(ids, text, others) for ids, text in zip(inputs, texts, strict=True)]
 
     def encode(self, conversation: Conversation) -> Encoded:
         """The ids of a conversation; `n_response` counts them from its first step's end."""
-        *before, last = conversation
-        written = replace(last, content=self._written(last.content))
-        others = super().encode((*before, replace(last, content=PLAIN))).ids.count(self.step)
-        ids = self._cut(list(super().encode((*before, written)).ids), written.content, others)
+        *before, turn = conversation
+        text = self._close_steps(turn.content)
+        around, ids = (
+            list(super(Stepped, self).encode((*before, replace(turn, content=content))).ids)
+            for content in (PLAIN, text)
+        )
+        ids = self._cut(ids, text, around.count(self.step))
         ends = [place for place, token in enumerate(ids) if token == self.step]
-        first = ends[-written.content.count(self.closes) :][0]
-        return Encoded(tuple(ids), None, len(ids) - first)
+        return Encoded(tuple(ids), None, len(ids) - ends[-text.count(self.closes)])
 
-    def _written(self, response: str) -> str:
+    def _close_steps(self, response: str) -> str:
         """The response's paragraphs, each closed by the token; one that holds it is written in
         steps already."""
         if self.closes in response:
@@ -186,10 +189,8 @@ class Stepped(Templated):
         """The ids up to the last step's end, of which `others` are no step's."""
         ends = [place for place, token in enumerate(ids) if token == self.step]
         if len(ends) != others + written.count(self.closes):
-            raise FrameError(
-                f"the tokenizer ties {self.closes!r} to what stands before it, in "
-                f"{written[-40:]!r}: give an added token, model.step_token=TOKEN"
-            )
+            place = f"{self.closes!r} to what stands before it, in {written[-40:]!r}"
+            raise FrameError(f"the tokenizer ties {place}: give an added token, model.step_token=…")
         return ids[: ends[-1 - self._behind] + 1]
 
 
@@ -224,8 +225,7 @@ class Continued:
 
     def describe(self) -> str:
         """The input of a model, in words for people."""
-        place = "in the chat template" if self.chat else "behind the prompt's plain text"
-        return f"a response {place}"
+        return "a response " + ("in the chat template" if self.chat else "behind plain text")
 
     def context(self, prompt: Prompt) -> tuple[int, ...]:
         """The ids before the response: of the chat, rendered up to where the assistant begins to
@@ -236,7 +236,7 @@ class Continued:
             FrameError: the template fails, or does not say where the assistant begins to speak.
             ModelError: the model has no row for a token.
         """
-        return self._context(self._opened(prompt), f"the prompt {prompt!r}")
+        return self._context(self._open(prompt), f"the prompt {prompt!r}")
 
     def ids(
         self, prompt: Prompt, responses: Sequence[str], *, double_bos: bool = False
@@ -251,7 +251,7 @@ class Continued:
     ) -> tuple[list[list[int]], list[str]]:
         """`ids`, and the responses that were tokenised by themselves."""
         before = list(self.context(prompt))
-        answers, apart = self._answers(self._opened(prompt), before, responses)
+        answers, apart = self._answers(self._open(prompt), before, responses)
         return [[*before, *ids, *self.closing] for ids in answers], apart
 
     def frame(self, prompt: Prompt, *, double_bos: bool = False) -> Frame:
@@ -261,17 +261,17 @@ class Continued:
     def encode(self, conversation: Conversation) -> Encoded:
         """The whole input for a conversation, whose last turn is the response."""
         if self.chat:
-            *turns, last = messages_of(conversation)
-            opened = rendered(self.tokenizer, turns, add_generation_prompt=True)
-            response = last["content"]
+            *turns, turn = messages_of(conversation)
+            text = rendered(self.tokenizer, turns, add_generation_prompt=True)
+            response = turn["content"]
         else:
-            opened, response = prompt_and_response(conversation, takes=TAKES)
-        before = list(self._context(opened, "a conversation"))
-        [ids], _ = self._answers(opened, before, [response])
+            text, response = prompt_and_response(conversation, takes=TAKES)
+        before = list(self._context(text, "a conversation"))
+        [ids], _ = self._answers(text, before, [response])
         return Encoded((*before, *ids, *self.closing), None, len(ids) + len(self.closing))
 
-    def _opened(self, prompt: Prompt) -> str:
-        return _opened_chat(self.tokenizer, prompt) if self.chat else one_text(prompt, takes=TAKES)
+    def _open(self, prompt: Prompt) -> str:
+        return _open_chat(self.tokenizer, prompt) if self.chat else one_text(prompt, takes=TAKES)
 
     def _context(self, opened: str, what: str) -> tuple[int, ...]:
         [ids] = plain_ids(self.tokenizer, [opened], chat=self.chat)
@@ -302,11 +302,9 @@ class Continued:
         """ModelError where an id lies beyond the embedding: on a GPU that would be an assertion
         deep inside."""
         if (worst := max(ids)) >= self.rows:
-            token = self.tokenizer.convert_ids_to_tokens(worst)
-            raise ModelError(
-                f"{what} holds the token {token!r} (id {worst}), and the model {self.rows} rows "
-                "in its embedding: the two do not belong together"
-            )
+            token = f"{self.tokenizer.convert_ids_to_tokens(worst)!r} (id {worst})"
+            fault = f"the model {self.rows} rows of embedding: the two do not belong together"
+            raise ModelError(f"{what} holds the token {token}, and {fault}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -405,10 +403,8 @@ def step_id(tokenizer: "PreTrainedTokenizerBase", token: str) -> int:
     """The id of the token that closes a step. ModelError where the tokenizer has none such."""
     ids = token_ids(tokenizer, token)
     if len(ids) != 1 or ids[0] == tokenizer.unk_token_id:
-        raise ModelError(
-            f"model.step_token={token!r} is {len(ids)} tokens ({ids}): give one, of "
-            f"{', '.join(list(tokenizer.get_added_vocab())[:8]) or 'none that were added'}"
-        )
+        added = ", ".join(list(tokenizer.get_added_vocab())[:8]) or "none that were added"
+        raise ModelError(f"model.step_token={token!r} is {len(ids)} tokens: give one, of {added}")
     return ids[0]
 
 
@@ -430,22 +426,17 @@ def closing_of(tokenizer: "PreTrainedTokenizerBase", *, chat: bool) -> tuple[int
     return () if tokenizer.eos_token_id is None else (tokenizer.eos_token_id,)
 
 
-def _opened_chat(tokenizer: "PreTrainedTokenizerBase", prompt: Prompt) -> str:
+def _open_chat(tokenizer: "PreTrainedTokenizerBase", prompt: Prompt) -> str:
     """The chat rendered to where the assistant speaks."""
     turns = messages_of(turns_of(prompt))
-    opened, closed = (
-        str(rendered(tokenizer, turns, add_generation_prompt=opens)) for opens in (True, False)
-    )
-    if opened != closed:
-        return opened
+    text, closed = (rendered(tokenizer, turns, add_generation_prompt=b) for b in (True, False))
     # Some (Mistral's) need nothing to open the assistant's turn. Others forget it: their next token
     # would be the header.
-    if Templated(tokenizer).frame(prompt).prefix != tuple(token_ids(tokenizer, opened)):
-        raise FrameError(
-            "the chat template does not open the assistant's turn (add_generation_prompt): "
-            f"type model.chat=false or model.judge.chat=false. Rendered: {opened!r}"
-        )
-    return opened
+    prefix = Templated(tokenizer).frame(prompt).prefix if text == closed else None
+    if prefix not in (None, tuple(token_ids(tokenizer, text))):
+        advice = f"type model.chat=false or model.judge.chat=false. Rendered: {text!r}"
+        raise FrameError(f"add_generation_prompt opens no assistant's turn: {advice}")
+    return text
 
 
 def assistant_opening(tokenizer: "PreTrainedTokenizerBase") -> tuple[int, ...]:
@@ -459,12 +450,9 @@ def assistant_opening(tokenizer: "PreTrainedTokenizerBase") -> tuple[int, ...]:
 def log_reading(name: str, conversations: Format, tokenizer: Any) -> None:
     """Log what a model reads and where its reward is, and what its chat template reads beside the
     turns; nothing where the template fails, which is an error of whoever asks."""
-    if (describe := getattr(conversations, "describe", None)) is None:
-        return
-    try:
-        reading = describe()
-    except FrameError:
+    if not isinstance(conversations, Templated | Continued):
         return
     variables = [f"{option}={value}" for option, value in template_variables(tokenizer).items()]
-    pinned = f"; its template with {', '.join(variables)} (model.template_options)"
-    log.info("%s reads %s%s", name, reading, pinned * bool(variables))
+    options = f"; its template with {', '.join(variables)} (model.template_options)"
+    with contextlib.suppress(FrameError):
+        log.info("%s reads %s%s", name, conversations.describe(), options * bool(variables))

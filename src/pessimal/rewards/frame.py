@@ -9,12 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
-from pessimal.conversation import (
-    Asked,
-    Context,
-    Conversation,
-    Prompt,
-)
+from pessimal.conversation import Asked, Context, Conversation, Prompt
 from pessimal.errors import FrameError
 
 if TYPE_CHECKING:
@@ -63,13 +58,9 @@ class Frame:
     def inside(self, ids: Sequence[int]) -> list[int] | None:
         """The response's ids in a templated conversation, or None where it does not start and end
         like the frame."""
-        end = len(ids) - len(self.suffix)
-        fits = (
-            end >= len(self.prefix)
-            and tuple(ids[: len(self.prefix)]) == self.prefix
-            and tuple(ids[end:]) == self.suffix
-        )
-        return list(ids[len(self.prefix) : end]) if fits else None
+        start, end = len(self.prefix), len(ids) - len(self.suffix)
+        fits = tuple(ids[:start]) == self.prefix and tuple(ids[max(end, 0) :]) == self.suffix
+        return list(ids[start:end]) if fits and end >= start else None
 
 
 @dataclass(frozen=True)
@@ -186,10 +177,8 @@ def find_frame(
             reading = tokenizer.decode(inside)
             raise FrameError(f"the tokenizer does not know {response!r}: it reads {reading!r}")
         if not _reads(tokenizer, inside, response):
-            raise FrameError(
-                f"the chat template ties what stands around the response {response!r} to it: it "
-                f"gives {ids}, the frame has prefix {prefix} and suffix {suffix}"
-            )
+            reason = f"{ids} has not the prefix {prefix} and the suffix {suffix}"
+            raise FrameError(f"the chat template ties its words to {response!r}: {reason}")
     return frame
 
 

@@ -49,9 +49,7 @@ class HeadSpec(StepSpec):
     def check(self) -> None:
         super().check()
         if self.step_token is not None and (self.read is not None or self.output == ALL):
-            raise ConfigError(
-                "model.step_token goes without model.read and model.output=all: leave them out"
-            )
+            raise ConfigError("model.step_token goes without model.read and model.output=all")
 
     def open(self, folder: Path | None, *, cache: str) -> "Reward":
         """The reward model in a folder. ConfigError, ModelError where its head cannot be read as

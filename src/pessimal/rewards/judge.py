@@ -40,10 +40,10 @@ class JudgeSpec(StepSpec):
     def check(self) -> None:
         super().check()
         self.judge.check_answers()
-        if self.step_token is None:
-            if self.one_text:
-                raise ConfigError("model.one_text of a judge goes with model.step_token: omit it")
-        elif replace(self.judge, positive=[], negative=[]) != QuestionOptions():
+        steps, rest = self.step_token is not None, replace(self.judge, positive=[], negative=[])
+        if self.one_text and not steps:
+            raise ConfigError("model.one_text of a judge goes with model.step_token: omit it")
+        if steps and rest != QuestionOptions():
             raise ConfigError("model.step_token: of model.judge give positive and negative alone")
 
     def open(self, folder: Path | None, *, cache: str) -> "Reward":
@@ -60,9 +60,7 @@ class JudgeSpec(StepSpec):
         checkpoint = read_checkpoint(self, folder)
         if not checkpoint.config.is_encoder_decoder:
             check_is_language_model(self, checkpoint.config, checkpoint.shapes)
-        if self.step_token is None:
-            return _open_question(self, checkpoint)
-        return _open_steps(self, checkpoint, self.step_token)
+        return open_judge(self, checkpoint)
 
 
 @dataclass(frozen=True)
@@ -83,11 +81,11 @@ class Judge(NetworkReward):
         whichever it is: mean and standard deviation, over candidates, of half the sum of its
         log-odds in both orders (in nats). The reward is half their difference."""
         measured: dict[str, Any] = {"says_yes_above": self.says_yes_above}
-        if self.spec.judge.opponent is not None:
-            first = (values[0].astype(np.float64) + values[1]) / 2
-            effect = {"mean": float(first.mean()), "standard_deviation": float(first.std())}
-            measured["order_effect"] = effect
-        return measured
+        if self.spec.judge.opponent is None:
+            return measured
+        first = (values[0].astype(np.float64) + values[1]) / 2
+        effect = {"mean": float(first.mean()), "standard_deviation": float(first.std())}
+        return measured | {"order_effect": effect}
 
     def network(self, dtype: Dtype | None = None, which: int = 0) -> "JudgeNetwork":
         from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM  # torch
@@ -103,52 +101,43 @@ class Judge(NetworkReward):
         return judge
 
 
-def _open_question(spec: JudgeSpec, checkpoint: "Checkpoint") -> Judge:
-    """The judge in a checkpoint, which is asked a question about a response, or two. Raises as
+def open_judge(spec: JudgeSpec, checkpoint: "Checkpoint") -> Judge:
+    """The judge in a checkpoint, which is asked a question about a response, or two; with a step
+    token a process reward model that is a language model (Math-Shepherd, OpenRLHF), of which the
+    probability of its positive against its negative answers is read at each step. Raises as
     `JudgeSpec.open`."""
     from pessimal.rewards.language import context_digest, listed_rows  # torch
 
-    options, encoder = spec.judge, bool(checkpoint.config.is_encoder_decoder)
-    tokenizer = checkpoint.tokenizer
+    options, tokenizer, token = spec.judge, checkpoint.tokenizer, spec.step_token
+    encoder, setting = bool(checkpoint.config.is_encoder_decoder), options.setting
     rows = listed_rows(checkpoint.config, checkpoint.shapes)
     chat = is_chat(tokenizer, chat=options.chat, name=spec.name)
-    # Its next token must be its answer, and not what opens its turn.
-    if chat and options.template is not None:
-        Continued(tokenizer, chat, rows).context("Why?")
-    if options.template is None and not chat:
+    graded: Graded | GradedSteps
+    if token is not None:
+        if encoder or not chat:
+            needs = "a decoder, and a chat template or model.one_text=true"
+            raise ModelError(f"model.step_token of {spec.name!r} needs {needs}")
+        step_id(tokenizer, token)
+        graded = GradedSteps(tokenizer, closes=token)
+        setting += f" steps {token!r} {spec.reduce.value}"
+    elif options.template is None and not chat:
         raise ModelError(f"{spec.name!r} has no chat template: give model.judge.template")
-    graded = Graded(tokenizer, options, chat, encoder=encoder)
-    orders = (Part(0.5, graded), Part(-0.5, replace(graded, swapped=True)))
+    else:
+        # Its next token must be its answer, and not what opens its turn.
+        if chat and options.template is not None:
+            Continued(tokenizer, chat, rows).context("Why?")
+        graded = Graded(tokenizer, options, chat, encoder=encoder)
+    parts: tuple[Part, ...] = (Part(1.0, graded),)
+    if isinstance(graded, Graded) and options.opponent is not None:
+        # Of two responses, the log-odds are of the first against the second.
+        parts = (Part(0.5, graded), Part(-0.5, replace(graded, swapped=True)))
     return Judge(
         embedding_rows=rows,
-        # Of two responses, the log-odds are of the first against the second.
-        parts=(Part(1.0, graded),) if options.opponent is None else orders,
+        parts=parts,
         template_digest=context_digest(tokenizer, chat=chat),
         reading=read_answers(tokenizer, options, graded),
         encoder=encoder,
-        **checkpoint.fields(options.setting),
-    )
-
-
-def _open_steps(spec: JudgeSpec, checkpoint: "Checkpoint", token: str) -> Judge:
-    """A process reward model that is a language model: the probability of its positive against its
-    negative answers at each step (Math-Shepherd, OpenRLHF). Raises as `JudgeSpec.open`."""
-    from pessimal.rewards.digests import template_digest
-    from pessimal.rewards.language import listed_rows  # torch
-
-    config, tokenizer = checkpoint.config, checkpoint.tokenizer
-    if config.is_encoder_decoder or not tokenizer.chat_template:
-        needs = "a decoder, and a chat template or model.one_text=true"
-        raise ModelError(f"model.step_token of {spec.name!r} needs {needs}")
-    step_id(tokenizer, token)
-    graded = GradedSteps(tokenizer, closes=token)
-    return Judge(
-        embedding_rows=listed_rows(config, checkpoint.shapes),
-        parts=(Part(1.0, graded),),
-        template_digest=template_digest(tokenizer),
-        reading=read_answers(tokenizer, spec.judge, graded),
-        encoder=False,
-        **checkpoint.fields(f"{spec.judge.setting} steps {token!r} {spec.reduce.value}"),
+        **checkpoint.fields(setting),
     )
 
 
@@ -164,11 +153,8 @@ def read_answers(
         spelled = [graded.answer_ids(answer) for answer in answers]
         for answer, tokens in zip(answers, spelled, strict=True):
             if len(tokens) != 1:
-                pieces = tokenizer.convert_ids_to_tokens(tokens)
-                raise ModelError(
-                    f"the judge's answer {answer!r} is {len(tokens)} tokens ({pieces}), and one is "
-                    "read: give others, or what the answer begins with, model.judge.begin=TEXT"
-                )
+                advice = "give another, or what the answer begins with, model.judge.begin=TEXT"
+                raise ModelError(f"the answer {answer!r} is {len(tokens)} tokens: {advice}")
         return tuple(dict.fromkeys(token for [token] in spelled))
 
     if options.ratings:

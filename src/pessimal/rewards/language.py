@@ -26,14 +26,12 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 
 from pessimal.errors import ModelError
 from pessimal.rewards.ceiling import Interval, NormalisedStates
-from pessimal.rewards.checkpoint_files import load_checkpoint
-from pessimal.rewards.digests import template_digest
-from pessimal.rewards.heads import head_for
-from pessimal.rewards.heads.base import ENCODERS, Head, Shapes
+from pessimal.rewards.checkpoint_files import load_checkpoint, load_with_own_code
+from pessimal.rewards.heads import ENCODERS, Head, Shapes, head_for
 from pessimal.rewards.network import RewardNetwork, backbone_in
-from pessimal.rewards.own_code import load_with_own_code
 from pessimal.rewards.question import AnswerReading, Answers
 from pessimal.rewards.spec import CheckpointSpec, Dtype
+from pessimal.rewards.weights import template_digest
 from pessimal.tables.score_table import PLAIN_TEXT, PLAIN_TEXT_ALL_THE_SAME
 
 # Logits that are float32 at once; and rows of an output embedding in lower precision that are
@@ -53,16 +51,15 @@ def has_reward_head(shapes: Shapes) -> bool:
 def check_is_language_model(spec: CheckpointSpec, config: PreTrainedConfig, shapes: Shapes) -> None:
     """ModelError where a checkpoint, by its files, gives no next-token probabilities: a reward
     model, an encoder."""
-    message = f"model.kind={spec.kind} was asked of {spec.name!r}, "
+    message, kind = f"model.kind={spec.kind} was asked of {spec.name!r}, ", type(config).__name__
     if has_reward_head(shapes):
         raise ModelError(f"{message}which has a reward head: leave out model.kind")
-    if getattr(config, "is_encoder_decoder", False) or _is_encoder(config):
-        kind = type(config).__name__.removesuffix("Config")
-        raise ModelError(f"{message}which is {kind} and has no next token: {DECODER}")
+    masked = type(config) in MODEL_FOR_MASKED_LM_MAPPING
+    encoder = masked and not getattr(config, "is_decoder", False)
     own_code = spec.trust_remote_code and _brings_own_code(config)
-    if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING and not own_code:
-        kind = type(config).__name__
-        raise ModelError(f"{message}a {kind}, no language model of transformers: {DECODER}")
+    unknown = type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING and not own_code
+    if encoder or unknown or getattr(config, "is_encoder_decoder", False):
+        raise ModelError(f"{message}a {kind}, which gives no next token here: {DECODER}")
 
 
 def listed_rows(config: PreTrainedConfig, shapes: Shapes) -> int:
@@ -89,11 +86,6 @@ def load_language_network(
     return cast(PreTrainedModel, network)
 
 
-def _is_encoder(config: PreTrainedConfig) -> bool:
-    masked = type(config) in MODEL_FOR_MASKED_LM_MAPPING
-    return masked and not getattr(config, "is_decoder", False)
-
-
 def _brings_own_code(config: PreTrainedConfig) -> bool:
     return "AutoModelForCausalLM" in (getattr(config, "auto_map", None) or {})
 
@@ -117,11 +109,10 @@ def set_sampling(
     """Have `generate` write at most so many tokens; gives those that end a reply. In place of the
     checkpoint's own sampling habits (top-k, penalties), which would fill what is left open: the
     temperature says all."""
-    end = getattr(causal.generation_config, "eos_token_id", None)
+    end, pad = getattr(causal.generation_config, "eos_token_id", None), tokenizer.pad_token_id
     ends = {*(end if isinstance(end, list) else [end]), tokenizer.eos_token_id} - {None}
-    padding = tokenizer.pad_token_id
     options: dict[str, Any] = {"max_new_tokens": tokens, "eos_token_id": sorted(ends) or None}
-    options["pad_token_id"] = padding if padding is not None else min(ends, default=0)
+    options["pad_token_id"] = min(ends, default=0) if pad is None else pad
     if temperature > 0:
         options |= {"do_sample": True, "temperature": temperature, "top_k": 0, "top_p": 1.0}
     causal.generation_config = GenerationConfig(**options, **more)
@@ -204,8 +195,7 @@ class SequenceHead:
         """Log-probabilities (batch, T) float32 of `ids` (batch, T) after positions with `states`
         (batch, T, hidden)."""
         flat, targets = states.flatten(0, 1), ids.flatten().unsqueeze(-1)
-        size = max(1, _LOGITS // len(self.embedding.weight))
-        parts = []
+        size, parts = max(1, _LOGITS // len(self.embedding.weight)), []
         for some, wanted in zip(flat.split(size), targets.split(size), strict=True):
             logits = self._logits(some)
             parts.append(logits.gather(-1, wanted)[:, 0] - logits.logsumexp(dim=-1))
@@ -389,8 +379,6 @@ def load_base(spec: CheckpointSpec, folder: Path, *, dtype: Dtype, rows: int) ->
     network = load_language_network(spec, folder, dtype=dtype, kind=AutoModel)
     embedding = cast(nn.Embedding, network.get_input_embeddings())
     if len(embedding.weight) < rows:
-        raise ModelError(
-            f"model.base_path={spec.name} has {len(embedding.weight)} tokens, the reward {rows}: "
-            "give the model that reward training began from, or type states=false"
-        )
+        counts = f"model.base_path={spec.name} has {len(embedding.weight)} tokens, not {rows}"
+        raise ModelError(f"{counts}: give what reward training began from, or states=false")
     return StatesNetwork(network)

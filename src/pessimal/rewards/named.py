@@ -87,10 +87,8 @@ def describe_alien(option: str, schema: type[ModelSpec]) -> str | None:
     kinds = [kind for kind, other in load_kinds().items() if option in _field_names(other)]
     if not kinds:
         return None
-    return (
-        f"model.{option} is of model.kind={' or '.join(kinds)}, not of model.kind={schema.kind} "
-        f"(in a file of your own: defaults: [_self_, override /kind@_here_: {kinds[0]}])"
-    )
+    kind = f"model.kind={' or '.join(kinds)}, not of model.kind={schema.kind}"
+    return f"model.{option} is of {kind} (in a file: override /kind@_here_: {kinds[0]})"
 
 
 def _field_names(schema: Any) -> set[str]:

@@ -17,13 +17,21 @@ from safetensors import SafetensorError
 from pessimal.catalogue import is_folder, is_named
 from pessimal.errors import MissingExtraError, ModelError, require
 from pessimal.progress import working
-from pessimal.rewards.adapters import CONFIG, Adapter, base_of, check_head, read_adapter
 from pessimal.rewards.base import Reward
-from pessimal.rewards.digests import shapes_in, weights_digest
 from pessimal.rewards.formats import log_reading
 from pessimal.rewards.named import language_model_of
-from pessimal.rewards.quantised import check_count, check_gguf
 from pessimal.rewards.spec import CheckpointSpec, ModelSpec, PackageSpec
+from pessimal.rewards.weights import (
+    CONFIG,
+    Adapter,
+    base_of,
+    check_count,
+    check_gguf,
+    check_head,
+    read_adapter,
+    shapes_in,
+    weights_digest,
+)
 
 log = logging.getLogger(__name__)
 
@@ -190,7 +198,7 @@ def _convert(folder: Path, package: PackageSpec) -> None:
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    from pessimal.rewards.quantised import quiet_gguf
+    from pessimal.rewards.weights import quiet_gguf
 
     quiet_gguf()
     file = {"gguf_file": "model.gguf"}
@@ -283,17 +291,13 @@ def check_weights(spec: CheckpointSpec, folder: Path) -> None:
     if spec.file is not None:
         return check_gguf(spec, folder)
     if (folder / CONFIG).is_file():  # which transformers would add to the weights of its own accord
-        raise ModelError(
-            f"{folder} holds an adapter ({CONFIG}): type model.adapter={spec.path}, or move the "
-            "model that lies beside it"
-        )
+        advice = f"type model.adapter={spec.path}, or move the model that lies beside it"
+        raise ModelError(f"{folder} holds an adapter ({CONFIG}): {advice}")
     weights = sorted(folder.glob("*.safetensors"))
     if not weights:
         kind = "SequenceClassification" if spec.has_head else "CausalLM"
-        raise ModelError(
-            f"{folder} holds no *.safetensors. To convert: "
-            f"AutoModelFor{kind}.from_pretrained(DIR).save_pretrained(NEW_DIR)"
-        )
+        advice = f"To convert: AutoModelFor{kind}.from_pretrained(DIR).save_pretrained(NEW_DIR)"
+        raise ModelError(f"{folder} holds no *.safetensors. {advice}")
     check_counts(folder, name=spec.name)
     if not spec.has_head or spec.trust_remote_code:
         return
@@ -307,19 +311,12 @@ def check_weights(spec: CheckpointSpec, folder: Path) -> None:
         check_head(spec.name, adapter, names)
         return
     if classes and plain and names and all(name.startswith(LANGUAGE) for name in names):
-        advice = (
-            "For its log-probabilities type model.kind=log_probability, for a judgement "
-            "model=judge model.path=DIR_OR_ID"
-        )
+        advice = "Type model.kind=log_probability, or model=judge model.path=DIR_OR_ID"
         if spec.step_token is not None:
-            advice = (
-                "Say what it answers at each step: model.kind=judge model.judge.positive=[' +'] "
-                "model.judge.negative=[' -'] (model.one_text=true where it was trained so)"
-            )
-        raise ModelError(
-            f"{spec.name!r} is a language model ({', '.join(classes)}): {folder} lacks a reward "
-            f"head (score.weight), which would be random. {advice}"
-        )
+            advice = "Say what it answers at each step: model.kind=judge model.judge.positive="
+            advice += "[' +'] model.judge.negative=[' -'] (model.one_text=true if trained so)"
+        reason = f"is a language model ({', '.join(classes)}): without score.weight its reward head"
+        raise ModelError(f"{spec.name!r} in {folder} {reason} would be random. {advice}")
 
 
 def check_counts(folder: Path, *, name: str) -> None:

@@ -81,20 +81,18 @@ class QuestionOptions(Options):
         answers = bool(self.positive or self.negative)
         ways = answers + bool(self.ratings) + (self.logit is not None)
         if ways != 1 or (answers and not (self.positive and self.negative)):
-            raise ConfigError(
-                "model.judge needs one way to read the answer: 'model.judge.positive=[Yes]' and "
-                "'model.judge.negative=[No]', or ratings, or logit; model=judge has such ones"
-            )
+            advice = "model.judge.positive=[Yes] with model.judge.negative=[No], ratings, or logit"
+            raise ConfigError(f"model.judge needs one way to read the answer: {advice}")
         if ambiguous := set(self.positive) & set(self.negative):
             raise ConfigError(f"model.judge: {sorted(ambiguous)[0]!r} is positive and negative")
         if self.template is None:
             return
-        slots = ["{prompt}", "{response}"] + ["{opponent}"] * (self.opponent is not None)
-        if any(self.template.count(slot) != 1 for slot in slots):
-            needed = ", ".join(slots)
-            raise ConfigError(f"model.judge.template={self.template!r}: give {needed} once each")
         if self.opponent is None and "{opponent}" in self.template:
             raise ConfigError("model.judge.template compares two: type model.judge.opponent=TEXT")
+        slots = ["{prompt}", "{response}"] + ["{opponent}"] * (self.opponent is not None)
+        if any(self.template.count(slot) != 1 for slot in slots):
+            slot = ", ".join(slots)
+            raise ConfigError(f"model.judge.template={self.template!r}: give {slot} once each")
 
 
 def judge_question(
@@ -180,14 +178,11 @@ def read_answer(top: list[tuple[str, float]], judge: QuestionOptions) -> tuple[f
         seen, unseen = sum_answers(top, list(judge.ratings))
         if seen <= unseen or seen == 0:
             return math.nan, math.inf
-        worths = (worth * sum_answers(top, [answer])[0] for answer, worth in judge.ratings.items())
-        expected = sum(worths) / seen
+        worths = [worth * sum_answers(top, [answer])[0] for answer, worth in judge.ratings.items()]
         spread = max(judge.ratings.values()) - min(judge.ratings.values())
-        return expected, spread * unseen / (seen + unseen)
-    (positive, more), (negative, less) = (
-        sum_answers(top, judge.positive),
-        sum_answers(top, judge.negative),
-    )
+        return sum(worths) / seen, spread * unseen / (seen + unseen)
+    positive, more = sum_answers(top, judge.positive)
+    negative, less = sum_answers(top, judge.negative)
     if positive == 0 or negative == 0:
         return math.nan, math.inf
     off = max(math.log1p(more / positive), math.log1p(less / negative))

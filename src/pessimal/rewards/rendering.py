@@ -55,11 +55,10 @@ def rendered(
     roles = tuple(message["role"] for message in messages)
     variables = template_variables(tokenizer)
     day = variables.pop(CLOCK, None)
+    options = variables | options | {"tokenize": False}
     try:
         with contextlib.nullcontext() if day is None else _clock_at(day):
-            text: Any = tokenizer.apply_chat_template(
-                messages, tokenize=False, **(variables | options)
-            )
+            text: Any = tokenizer.apply_chat_template(messages, **options)
     except Exception as error:
         raise FrameError(f"the chat template fails on turns {', '.join(roles)}: {error}") from error
     size = sum(len(message["content"]) for message in messages)
@@ -147,10 +146,8 @@ def special_around(tokenizer: Any) -> tuple[list[int], list[int]]:
     for start in range(len(surrounded) - len(bare) + 1):
         if surrounded[start : start + len(bare)] == bare:
             return surrounded[:start], surrounded[start + len(bare) :]
-    raise FrameError(
-        f"the tokenizer makes {bare} of 'a', and {surrounded} with special tokens: what is around "
-        "texts is not known. Type model.chat=true where there is a chat template"
-    )
+    reason = f"the tokenizer makes {bare} of 'a', and {surrounded} with special tokens"
+    raise FrameError(f"{reason}: type model.chat=true where there is a chat template")
 
 
 def messages_of(conversation: Sequence[Turn]) -> list[dict[str, str]]:
@@ -172,10 +169,9 @@ def one_text(prompt: Prompt, *, takes: str = PAIR) -> str:
     `takes`."""
     if isinstance(prompt, str):
         return prompt
-    raise FrameError(
-        f"{takes}, got the turns {', '.join(turn.role for turn in prompt)}, assistant. Give one "
-        "turn; of comparisons type comparisons.single_turn=true"
-    )
+    roles = ", ".join(turn.role for turn in prompt)
+    advice = "Give one turn; of comparisons type comparisons.single_turn=true"
+    raise FrameError(f"{takes}, got the turns {roles}, assistant. {advice}")
 
 
 def prompt_and_response(conversation: Conversation, *, takes: str = PAIR) -> tuple[str, str]:

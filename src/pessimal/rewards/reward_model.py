@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
@@ -26,15 +26,11 @@ from pessimal.errors import ConfigError, ModelError, did_you_mean
 from pessimal.rewards.base import NetworkReward, Part, StatesOf
 from pessimal.rewards.checkpoint_files import (
     load_checkpoint,
+    load_with_own_code,
+    native_class,
+    own_class,
     read_checkpoint,
     remote_hint,
-)
-from pessimal.rewards.digests import (
-    arithmetic_digest,
-    network_digest,
-    parameter_count,
-    template_digest,
-    tokenizer_digest,
 )
 from pessimal.rewards.formats import (
     Stepped,
@@ -45,20 +41,26 @@ from pessimal.rewards.formats import (
     takes_pairs,
 )
 from pessimal.rewards.head import HeadSpec, Reading
-from pessimal.rewards.heads import head_for
-from pessimal.rewards.heads.base import (
+from pessimal.rewards.heads import (
     BACKBONE,
     ENCODERS,
     Head,
     Shapes,
     closing_ids,
     end_token,
+    head_for,
     renamed,
 )
 from pessimal.rewards.network import RewardNetwork, Steps, with_output
-from pessimal.rewards.own_code import load_with_own_code, native_class, own_class
 from pessimal.rewards.rendering import ONE_TEXT, set_template_options
 from pessimal.rewards.spec import ALL, Dtype, Reduce
+from pessimal.rewards.weights import (
+    arithmetic_digest,
+    network_digest,
+    parameter_count,
+    template_digest,
+    tokenizer_digest,
+)
 from pessimal.tables import ModelDescription
 
 PER_TOKEN = "ForTokenClassification"
@@ -74,17 +76,14 @@ class RewardModel(NetworkReward):
     """A reward model on this machine's disk: tokenizer, what pins it down, and how to load its
     network."""
 
+    takes_inputs: ClassVar[bool] = True
+
     spec: HeadSpec
 
     @property
     def typed(self) -> str:
         """A folder or repository, or its name."""
         return self.spec.path if self.spec.path and not self.spec.package else self.spec.name
-
-    @property
-    def takes_inputs(self) -> bool:
-        """Whether it can be asked token ids, or a text that somebody else has templated."""
-        return True
 
     @property
     def states_of(self) -> tuple[int, StatesOf, str]:
@@ -124,10 +123,8 @@ def _conversations(
     """How conversations are shown: in steps where these are read. ModelError where no token closes
     a step, or nothing opens a response."""
     if not tokenizer.chat_template and not takes_pairs(tokenizer):
-        raise ModelError(
-            f"the tokenizer of {spec.name!r} has no chat template: model.chat_template=TEXT gives "
-            "one. Where the model was trained on one text type model.one_text=true"
-        )
+        advice = "give model.chat_template=TEXT, or model.one_text=true where it was trained so"
+        raise ModelError(f"the tokenizer of {spec.name!r} has no chat template: {advice}")
     if spec.step_token is None:
         end = end_token(config, tokenizer)
         return Templated(tokenizer, closing_ids(config, tokenizer), end)
@@ -163,42 +160,29 @@ def _stock(head: type[Head] | None, shapes: Shapes, config: PreTrainedConfig) ->
     return any(name.startswith(f"{backbone}.") for name in shapes)
 
 
-def _unread(report: dict[str, Any]) -> set[str]:
-    """Weights of a reward that the network has no place for, by transformers' report."""
-    return {name for name in report["unexpected_keys"] if not _NOT_OF_A_REWARD.search(name)}
-
-
 def _check_layout(
     spec: HeadSpec, config: PreTrainedConfig, shapes: Shapes, head: type[Head] | None
 ) -> None:
     """ModelError where a checkpoint's head is of a form that is not read, or not in the way that is
     asked for."""
-    classes = getattr(config, "architectures", None) or []
+    classes, own_code = getattr(config, "architectures", None) or [], spec.trust_remote_code
     if head is not None:
         with torch.device("meta"):
             head.modules(shapes, config)  # a layer that is none is named now
-    per_token = any(name.endswith(PER_TOKEN) for name in classes)
-    if per_token and head is None and not spec.trust_remote_code:
+    per_token, gated = any(name.endswith(PER_TOKEN) for name in classes), head and head.gated
+    if per_token and head is None and not own_code:
         raise ModelError(f"{spec.name!r} is a {classes[0]}, which gives numbers for each token")
-    if spec.step_token is not None and (head is None or head.gated or spec.trust_remote_code):
-        advice = ": leave out model.trust_remote_code" * spec.trust_remote_code
+    advice = ": leave out model.trust_remote_code" * own_code
+    if spec.step_token is not None and (head is None or gated or own_code):
         raise ModelError(f"model.step_token: {spec.name!r} has no head of a decoder{advice}")
-    if spec.output is not None and head is not None and head.gated and spec.trust_remote_code:
-        raise ModelError(
-            f"model.output={spec.output}: the own code of {spec.name!r} gives no objectives, which "
-            "pessimal reads: leave out model.trust_remote_code"
-        )
-    is_own = spec.read is Reading.own and not spec.trust_remote_code
-    if is_own and not _stock(head, shapes, config):
-        raise ModelError(
-            f"model.read=own: the own class of {spec.name!r} is not run. Leave it out, or type "
-            "model.trust_remote_code=true where the folder brings the class"
-        )
+    if spec.output is not None and gated and own_code:
+        raise ModelError(f"model.output={spec.output}: the own code gives one number{advice}")
+    if spec.read is Reading.own and not own_code and not _stock(head, shapes, config):
+        advice = "Leave it out, or type model.trust_remote_code=true where it brings the class"
+        raise ModelError(f"model.read=own: the class of {spec.name!r} is not run. {advice}")
     if spec.step_token is None and any("ProcessReward" in name for name in classes):
-        raise ModelError(
-            f"{spec.name!r} is a process reward model ({classes[0]}): which token closes a step, "
-            "which output is its probability? \"model.step_token='<extra_0>'\" model.output=1"
-        )
+        advice = "give the token that closes a step, model.step_token='<extra_0>' model.output=1"
+        raise ModelError(f"{spec.name!r} is a process reward model ({classes[0]}): {advice}")
 
 
 @dataclass
@@ -264,16 +248,11 @@ def wrap(
     if precision not in {dtype.value for dtype in Dtype}:
         raise ModelError(f"{name!r} is in {precision}: give it in float32, network.float()")
     try:
-        spec = HeldSpec(
-            name=name,
-            dtype=Dtype(precision),
-            output=output,
-            read=None if read is None else Reading(read),
-            step_token=step_token,
-            reduce=Reduce(reduce),
-        )
+        options: dict[str, Any] = {"output": output, "step_token": step_token}
+        options |= {"read": read and Reading(read), "reduce": Reduce(reduce)}
     except ValueError as error:
         raise ConfigError(f"{error}: read=end|own, reduce=min|last|product") from error
+    spec = HeldSpec(name=name, dtype=Dtype(precision), **options)
     if one_text or template_options:
         tokenizer = copy.copy(tokenizer)
         tokenizer.chat_template = ONE_TEXT if one_text else tokenizer.chat_template
@@ -284,10 +263,8 @@ def wrap(
         raise ModelError(f"the objectives of a {kind} are read from its saved folder alone")
     language = getattr(network, "get_output_embeddings", lambda: None)() is not None
     if language and step_token is not None:
-        raise ModelError(
-            f"a {kind} is a language model, whose answers at each step are read from its folder: "
-            "pessimal.load(FOLDER, kind='judge', step_token=…, judge={'positive': [' +'], …})"
-        )
+        advice = "pessimal.load(FOLDER, kind='judge', step_token=…, judge={'positive': [' +'], …})"
+        raise ModelError(f"a {kind} is a language model, whose steps a judge reads: {advice}")
     if kind.endswith(PER_TOKEN) and step_token is None:
         raise ModelError(f"a {kind} gives numbers for each token: step_token='<extra_0>' reads one")
     spec = replace(spec, output=resolve_output(spec, config, outputs, head))
@@ -298,7 +275,7 @@ def wrap(
     held = with_output(copy.copy(network), number, opening, steps=_steps(spec, tokenizer))
     held.own_position = spec.read is Reading.own
     setting = _settings(spec, conversations)
-    described = config.to_dict() | ({} if setting is None else {"settings": setting})
+    settings = config.to_dict() | ({} if setting is None else {"settings": setting})
     log_reading(name, conversations, tokenizer)
     return HeldModel(
         spec=spec,
@@ -307,7 +284,7 @@ def wrap(
         embedding_rows=config.get_text_config().vocab_size,
         parts=(Part(1.0, conversations),),
         weights_digest=network_digest(network),
-        config_digest=arithmetic_digest(described).hexdigest(),
+        config_digest=arithmetic_digest(settings).hexdigest(),
         tokenizer_digest=tokenizer_digest(tokenizer),
         template_digest=template_digest(tokenizer),
         description=ModelDescription(parameters=float(parameter_count(shapes))),
@@ -331,7 +308,7 @@ def load_network(model: RewardModel, *, dtype: Dtype) -> RewardNetwork:
 
     def make(config: PreTrainedConfig, **options: Any) -> tuple[PreTrainedModel, dict[str, Any]]:
         if spec.trust_remote_code and (kind := own_class(config)):
-            return _all_read(*load_with_own_code(kind, folder, **options))
+            return check_read(*load_with_own_code(kind, folder, **options))
         mapping = options.get("key_mapping", {})
         stock = spec.step_token is None and _stock(head, shapes, config)
         if head and not stock and head.modules(shapes, config):
@@ -340,29 +317,23 @@ def load_network(model: RewardModel, *, dtype: Dtype) -> RewardNetwork:
             options |= {"head": head, "shapes": shapes, "assistant_opening": opening}
             options |= {"config": config, "key_mapping": mapping | renamed(shapes, backbone)}
             native: Any = native_class(config)
-            return _all_read(*native.from_pretrained(folder, **options))
-        network, report = AutoModelForSequenceClassification.from_pretrained(
-            folder, num_labels=head_outputs(shapes) or 1, **options
-        )
-        return _all_read(network, report)
+            return check_read(*native.from_pretrained(folder, **options))
+        options["num_labels"] = head_outputs(shapes) or 1
+        return check_read(*AutoModelForSequenceClassification.from_pretrained(folder, **options))
 
-    def _all_read(
+    def check_read(
         network: PreTrainedModel, report: dict[str, Any]
     ) -> tuple[PreTrainedModel, dict[str, Any]]:
         """ModelError where the checkpoint has weights that the network has no place for."""
         # LLaMA-Factory's lies in a file of its own, which is read later.
-        if unread := sorted(_unread(report) - set(network.state_dict())):
-            raise ModelError(
-                f"a {type(network).__name__} does not read {len(unread)} weights of {spec.name!r} "
-                f"in {folder}: {', '.join(unread[:5])}. A head can be added: docs/extend/head.md."
-                f"{remote_hint(spec, folder)}"
-            )
+        unknown = {name for name in report["unexpected_keys"] if not _NOT_OF_A_REWARD.search(name)}
+        if unread := sorted(unknown - set(network.state_dict())):
+            weights = f"{len(unread)} weights of {spec.name!r} in {folder}: {', '.join(unread[:5])}"
+            advice = f"A head can be added: docs/extend/head.md.{remote_hint(spec, folder)}"
+            raise ModelError(f"a {type(network).__name__} does not read {weights}. {advice}")
         return network, report
 
-    advice = (
-        ". Give a sequence classifier; for a language model's log-probabilities type "
-        "model.kind=log_probability, to ask it for a judgement model.kind=judge."
-    )
+    advice = ". Give a sequence classifier, or model.kind=log_probability or judge."
     network = load_checkpoint(spec, folder, make, dtype=dtype, what="model", advice=advice)
     steps = _steps(spec, model.tokenizer)
     if steps is not None:
@@ -436,21 +407,16 @@ def resolve_output(
         return output
     if isinstance(output, str):
         if output not in labels:
-            raise ModelError(
-                f"model.output={output!r}: labels of {spec.name!r} are "
-                f"{', '.join(labels) or 'none; count from 0'}.{did_you_mean(output, labels)}"
-            )
+            names = f"{', '.join(labels) or 'none; count from 0'}.{did_you_mean(output, labels)}"
+            raise ModelError(f"model.output={output!r}: labels of {spec.name!r} are {names}")
         output = labels[output]
     if outputs is None:  # a head of another kind; without one, loading will say so
         return output
     if outputs > 1 and output is None and not gated:
         which = f"or its label, of {', '.join(labels)}" if labels else f"up to {outputs - 1}"
-        raise ModelError(
-            f"{spec.name!r} has {outputs} outputs: say which is the reward, model.output=0 for the "
-            f"first, {which}; or scan each: model.output=all"
-        )
+        advice = f"model.output=0 for the first, {which}; or model.output=all"
+        raise ModelError(f"{spec.name!r} has {outputs} outputs: say which is the reward, {advice}")
     if output is not None and output >= outputs:
-        raise ModelError(
-            f"model.output={spec.output}: {spec.name!r} has {outputs}: give 0 to {outputs - 1}"
-        )
+        advice = f"{spec.name!r} has {outputs}: give 0 to {outputs - 1}"
+        raise ModelError(f"model.output={spec.output}: {advice}")
     return output

@@ -8,10 +8,10 @@ nor what an answer is worth.
 import json
 import os
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from threading import Event, Lock, Semaphore
+from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
 from urllib.parse import urlsplit
 
@@ -79,14 +79,11 @@ class OptionNames:
 
 @dataclass
 class Server:
-    """One server. Safe to use from several threads."""
+    """One server, by options as `ServerOptions` has them. Safe to use from several threads."""
 
     url: str
     api_key_variable: str | None
-    """Environment variable that holds the key; a server on this machine needs none."""
     timeout: float
-    """Seconds of one request, from its beginning to the last byte of its answer. Each of `retries`
-    has as many."""
     retries: int
     names: OptionNames = field(default_factory=OptionNames)
     count: Callable[[], None] = lambda: None
@@ -98,27 +95,20 @@ class Server:
         yet."""
         import openai  # noqa: F401  that it is missing shows before work
 
-        self.address = self.url.rstrip("/")
+        self.address, names, variable = self.url.rstrip("/"), self.names, self.api_key_variable
         try:
             parts = urlsplit(self.address)
         except ValueError:
             parts = urlsplit("")
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ConfigError(f"{self.names.url}={self.url!r}: give http://… or https://…")
+            raise ConfigError(f"{names.url}={self.url!r}: give http://… or https://…")
         if parts.username or parts.password:
-            raise ConfigError(
-                f"{self.names.url} holds a user or password, which results would show: name the "
-                f"variable that holds the key, {self.names.key}=NAME"
-            )
-        variable = self.api_key_variable
-        self.host: str = parts.hostname
-        self.key = os.environ.get(variable, "").strip() if variable else ""
-        self.has_answered = False
+            raise ConfigError(f"{names.url} holds a password, which results show: {names.key}=NAME")
+        self.host, self.has_answered = str(parts.hostname), False
+        self.key = os.environ.get(variable or "", "").strip()
         if variable and not self.key and self.host not in _LOOPBACK:
-            raise ConfigError(
-                f"{self.url} wants a key. Type: export {variable}=...; or {self.names.key}=NAME "
-                "of another variable, null for a server without keys"
-            )
+            advice = f"export {variable}=... (or {names.key}=NAME, null where there is none)"
+            raise ConfigError(f"{self.url} wants a key. Type: {advice}")
 
     @property
     def token_limit(self) -> str:
@@ -154,18 +144,15 @@ class Server:
         except openai.APIStatusError as error:
             raise self._explained(url, error) from error
         except openai.APITimeoutError as error:
-            raise WorkError(
-                f"{url} gave no answer in {self.timeout:g} s: type {self.names.timeout}=SECONDS, "
-                f"or ask for less at once ({self.names.less})"
-            ) from error
+            advice = f"type {self.names.timeout}=SECONDS, or less at once ({self.names.less})"
+            raise WorkError(f"{url} gave no answer in {self.timeout:g} s: {advice}") from error
         except json.JSONDecodeError as error:
             raise ModelError(f"{url} answered with broken JSON: {error}") from error
         except (openai.OpenAIError, ValueError) as error:
             raise _broken(url, error) from error
         if not isinstance(answer, dict | list):
-            raise ModelError(
-                f"{url} answered with no JSON object ({shortened(answer)}): see {self.names.url}"
-            )
+            text = shortened(answer)
+            raise ModelError(f"{url} answered with no JSON object ({text}): see {self.names.url}")
         self.has_answered = True
         return answer
 
@@ -194,43 +181,31 @@ class Server:
             or `STOP_AFTER` failures in a row.
         """
         failures: dict[int, RequestFailure] = {}
-        stop, lock, slots, in_a_row = Event(), Lock(), Semaphore(2 * concurrency), 0
-
-        def work(index: int, item: Item) -> None:
-            nonlocal in_a_row
-            try:
-                if stop.is_set():
-                    return
-                answer = ask(item)
-                with lock:
-                    in_a_row = 0
-                    keep(index, answer)
-            except (ConfigError, ModelError, WorkError) as error:
-                with lock:
-                    failures[index] = error
-                    alone = status_of(error) in _ABOUT_ONE and self.has_answered
-                    in_a_row += not (tolerant and alone)
-                    if isinstance(error, ConfigError) or in_a_row >= STOP_AFTER:
-                        stop.set()
-            except BaseException:
-                stop.set()
-                raise
-            finally:
-                slots.release()
-
-        pool, running = ThreadPoolExecutor(concurrency), []
+        running: dict[Future[Answer], int] = {}
+        queue, pool, in_a_row, stops = enumerate(items), ThreadPoolExecutor(concurrency), 0, False
         try:
-            for index, item in enumerate(items):
-                slots.acquire()
-                if stop.is_set():
-                    break
-                running.append(pool.submit(work, index, item))
-            for future in running:
-                future.result()
-            return failures, stop.is_set()
+            while True:
+                for index, item in islice(queue, 0 if stops else 2 * concurrency - len(running)):
+                    running[pool.submit(ask, item)] = index
+                if not running:
+                    return failures, stops
+                for future in wait(running, return_when=FIRST_COMPLETED).done:
+                    index = running.pop(future)
+                    try:
+                        keep(index, future.result())
+                        in_a_row = 0
+                    except (ConfigError, ModelError, WorkError) as error:
+                        failures[index] = error
+                        alone = status_of(error) in _ABOUT_ONE and self.has_answered
+                        in_a_row += not (tolerant and alone)
+                        stops |= isinstance(error, ConfigError) or in_a_row >= STOP_AFTER
+                if stops:  # those under way are still kept
+                    running = {future: at for future, at in running.items() if not future.cancel()}
         finally:
-            stop.set()
             pool.shutdown(cancel_futures=True)
+            for future, index in running.items():  # under way when it was interrupted
+                if not future.cancelled() and future.exception() is None:
+                    keep(index, future.result())
 
     @cached_property
     def _client(self) -> "openai.OpenAI":
@@ -250,16 +225,15 @@ class Server:
                 except TimeoutError as error:
                     raise httpx2.ReadTimeout(str(error), request=request) from error
 
-        transport = {"transport": self.network} if self.network else {}
+        options: dict[str, Any] = {"transport": self.network} if self.network else {}
+        options["event_hooks"] = {"request": [lambda request: self.count()]}
         return openai.OpenAI(
             # The client insists on a key; servers without keys do not look at it.
             api_key=self.key or "none",
             base_url=self.address,
             max_retries=self.retries,
-            timeout=self.timeout,
-            http_client=Client(
-                event_hooks={"request": [lambda request: self.count()]}, **transport
-            ),
+            timeout=seconds,
+            http_client=Client(**options),
         )
 
     def _explained(self, url: str, error: "openai.APIStatusError") -> RequestFailure:
@@ -272,12 +246,12 @@ class Server:
             405: f"This server has another API at this address: see {names.path}",
             "insufficient_quota": "The account's quota is spent: see to it, then type again",
         }
-        body = error.body
+        body: Any = error.body
         for name in ("error", "message", "detail"):
-            if isinstance(body, dict) and name in body:
-                body = body[name]
+            body = body.get(name, body) if isinstance(body, dict) else body
         reason = " ".join(str(body or error.message).split())[:300]
-        words = f"status {status}: {reason.replace(self.key, '***') if self.key else reason}"
+        reason = reason.replace(self.key, "***") if self.key else reason
+        words = f"status {status}: {reason}"
         mend = advice.get(error.code or "") or advice.get(status)
         if mend and not (status == 403 and self.has_answered):  # which is not about the key
             return ConfigError(f"{url}: {words}. {mend}")

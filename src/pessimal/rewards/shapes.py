@@ -94,17 +94,15 @@ def _trl(batch: Batch) -> list[Call]:
     if (tokenizer := batch.tokenizer) is not None:
         encoded = tokenizer(batch.responses, add_special_tokens=False)["input_ids"]
         ids = [[*row, tokenizer.eos_token_id] for row in encoded]
-    columns = {name: [value] * len(prompts) for name, value in batch.columns.items()}
-    columns.pop("completion", None)
-    trainer = {
-        "prompts": prompts,
-        "completions": completions,
-        "completion_ids": ids,
-        "trainer_state": TrainerState(),
-        "log_extra": lambda column, values: None,
-        "log_metric": lambda name, value: None,
+    arguments: dict[str, Any] = {
+        name: [copy.deepcopy(value) for _ in prompts]
+        for name, value in batch.columns.items()
+        if name != "completion"
     }
-    return [((), {name: [*map(copy.deepcopy, rows)] for name, rows in columns.items()} | trainer)]
+    arguments |= {"prompts": prompts, "completions": completions, "completion_ids": ids}
+    arguments["trainer_state"] = TrainerState()
+    logs = {"log_extra": lambda column, values: None, "log_metric": lambda name, value: None}
+    return [((), arguments | logs)]
 
 
 def _verl(batch: Batch) -> list[Call]:
@@ -112,20 +110,18 @@ def _verl(batch: Batch) -> list[Call]:
     model = columns.get("reward_model")
     truths = model if isinstance(model, Mapping) else columns
     info = (columns.get("extra_info") or {}) | {"num_turns": None, "rollout_reward_scores": {}}
-    row = {
-        "data_source": columns.get("data_source", ABSENT),
-        "ground_truth": truths.get("ground_truth", ABSENT),
-    }
-    calls = [row | {"solution_str": r, "extra_info": copy.deepcopy(info)} for r in batch.responses]
-    return [((), arguments) for arguments in calls]
+    row = {"data_source": columns.get("data_source", ABSENT)}
+    row["ground_truth"] = truths.get("ground_truth", ABSENT)
+    responses = [{"solution_str": r, "extra_info": copy.deepcopy(info)} for r in batch.responses]
+    return [((), row | arguments) for arguments in responses]
 
 
 def _verl_batch(batch: Batch) -> list[Call]:
     calls = [arguments for _, arguments in _verl(batch)]
     for arguments in calls:
         del arguments["extra_info"]["num_turns"]
-    columns = {name: [arguments[name] for arguments in calls] for name in calls[0]}
-    return [((), {f"{k}s": ABSENT if v[0] is ABSENT else v for k, v in columns.items()})]
+    columns = {f"{name}s": [arguments[name] for arguments in calls] for name in calls[0]}
+    return [((), {k: ABSENT if v[0] is ABSENT else v for k, v in columns.items()})]
 
 
 def _openrlhf(batch: Batch) -> list[Call]:
@@ -163,19 +159,17 @@ def _traces(batch: Batch, task: Any) -> list[Any]:
     )
     data_type = task.data_type() if task else tasks.WireTaskData
     turns = _make_turns(batch, types, "{}Message")
-    prompt = turns if batch.in_messages(usually=False) else batch.prompt
-    traces = []
+    prompt, traces = turns if batch.in_messages(usually=False) else batch.prompt, []
     for response in batch.responses:
         data = data_type(**copy.deepcopy(dict(batch.columns)) | {"prompt": prompt})
         nodes = [
             graph.MessageNode(parent=i - 1 if i else None, message=turn, sampled=i == len(turns))
             for i, turn in enumerate([*turns, types.AssistantMessage(content=response)])
         ]
-        traced = trace.TraceTask(type=(task or data_type).__name__, data=data)
+        state = {"nodes": nodes, "is_completed": True, "ok": True}
+        state["task"] = trace.TraceTask(type=(task or data_type).__name__, data=data)
         agent = trace.AgentInfo(config=package.AgentConfig())
-        traces.append(
-            trace.Trace(task=traced, agent=agent, nodes=nodes, is_completed=True, ok=True)
-        )
+        traces.append(trace.Trace(agent=agent, **state))
     return traces
 
 
@@ -215,10 +209,8 @@ def _import_package(name: str) -> Any:
         return importlib.import_module(name)
     except ImportError as error:
         package = name.partition(".")[0]
-        raise ConfigError(
-            f"this function takes objects of {package}, which cannot be imported: {error}. Type: "
-            f"pip install {package.replace('_', '-')}"
-        ) from error
+        advice = f"pip install {package.replace('_', '-')}"
+        raise ConfigError(f"the function takes objects of {name}: {error}. {advice}") from error
 
 
 def _plain(batch: Batch) -> list[Call]:
@@ -282,7 +274,7 @@ _OF_A_RUN = {
 def shape_of(function: Function, *, name: str) -> Shape:
     """The one shape that the names of a function's parameters say. ConfigError where they say none,
     or more than one."""
-    names = parameters_of(function).keys()
+    names = signature_of(function).parameters.keys()
     rubric = names & {"answer", "state", "info", "task", "parser"}
     fits = {
         Shape.trl: names & {"completions", "completion_ids"},
@@ -301,19 +293,12 @@ def shape_of(function: Function, *, name: str) -> Shape:
     if len(shapes) == 1:
         return shapes[0]
     ways = "; ".join(f"{shape.value}: {STYLES[shape].how}" for shape in shapes or Shape)
-    raise ConfigError(
-        f"{name}: the parameters ({', '.join(names) or 'none that can be read'}) are those of "
-        f"{'more than one' if shapes else 'no'} shape of function. Say how it is called, "
-        f"model.shape=SHAPE (shape= in Python). {ways}"
-    )
+    fault = f"the parameters ({', '.join(names)}) are of {len(shapes) or 'no'} shapes of function"
+    raise ConfigError(f"{name}: {fault}. Give model.shape=SHAPE (shape= in Python). {ways}")
 
 
-def parameters_of(function: Function) -> dict[str, inspect.Parameter]:
-    """The parameters of a function by name; none where it is written in C and does not say."""
-    return dict(_signature(function).parameters)
-
-
-def _signature(function: Function) -> inspect.Signature:
+def signature_of(function: Function) -> inspect.Signature:
+    """The signature of a function; empty where it is written in C and does not say."""
     try:
         return inspect.signature(function)
     except (TypeError, ValueError):
@@ -336,9 +321,8 @@ def _fit_call(
         else:
             kinds = [each.kind.name for each in parameters.values() if each.default is each.empty]
             args, passed = args[len([k for k in kinds if "VAR" not in k]) == 1 :], {}
-    if shape in _AS_NAMED and not any(
-        each.kind is each.VAR_KEYWORD for each in parameters.values()
-    ):
+    takes_all = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
+    if shape in _AS_NAMED and not takes_all:
         passed = {key: value for key, value in passed.items() if key in parameters}
     for key in parameters.keys() & _OF_A_RUN.keys() - passed.keys():
         if parameters[key].default is inspect.Parameter.empty:
@@ -346,19 +330,18 @@ def _fit_call(
     try:
         bound = signature.bind(*args, **passed)
     except TypeError as error:
-        missing = [key for key in passed if key not in parameters]
-        more = "**kwargs" if shape is Shape.trl else ", ".join(f"{key}=None" for key in missing)
-        place = f"tasks=, here {', '.join(batch.columns)}" if batch.columns else "tasks=FILE.jsonl"
-        raise ConfigError(
-            f"{name} cannot be called as {STYLES[shape].how} (model.shape={shape.value}): {error}. "
-            + (f"The trainer would fail as well: add {more} to the parameters" * bool(missing))
-            + (f"What stands in a dataset's columns is given by {place}" * (not missing))
-        ) from error
+        missing = ", ".join(f"{key}=None" for key in passed if key not in parameters)
+        advice = f"tasks=FILE.jsonl gives a dataset's columns, here {', '.join(batch.columns)}"
+        if missing:
+            missing = "**kwargs" if shape is Shape.trl else missing
+            advice = f"The trainer would fail as well: add {missing} to the parameters"
+        way = f"{STYLES[shape].how} (model.shape={shape.value})"
+        raise ConfigError(f"{name} cannot be called as {way}: {error}. {advice}") from error
     for key, value in bound.arguments.items():
         needed = args or parameters[key].default is inspect.Parameter.empty
         if (value is ABSENT and needed) or value == [ABSENT]:
             column = STYLES[shape].column or key.removesuffix("s" * (shape in _ALL_AT_ONCE))
-            source = f"tasks=FILE.jsonl whose tasks have the column {column!r}"
+            source = f"tasks=FILE.jsonl with the column {column!r}"
             source = "model.tokenizer=DIR_OR_ID" if key == "completion_ids" else source
             raise ConfigError(f"{name} takes {key!r}, which the trainer passes: give {source}")
     return args, {key: value for key, value in passed.items() if value is not ABSENT}
@@ -384,30 +367,27 @@ def rewards_of(function: Function, shape: Shape, batch: Batch, *, name: str) -> 
         asks = functools.partial(_score_task, function)
         calls: list[Call] = [((trace,), {}) for trace in _traces(batch, function)]
     else:
-        signature, calls = _signature(function), STYLES[shape].calls(batch)
+        signature, calls = signature_of(function), STYLES[shape].calls(batch)
         calls = [_fit_call(signature, shape, call, batch, name) for call in calls]
     try:
         answers = _answers(asks, calls, shape)
     except Exception as error:
         hint = ". model.messages=true passes lists of messages, false texts" * (shape is Shape.trl)
-        raise ModelError(
-            f"the function of {name!r} raised {type(error).__name__}: {error}. It was called as "
-            f"{STYLES[shape].how} with the prompt {batch.prompt[:60]!r} and {len(responses)} "
-            f"responses, the first {responses[0][:60]!r}{hint}"
-        ) from error
+        call = f"{STYLES[shape].how} with the prompt {batch.prompt[:60]!r} and {len(responses)} "
+        call += f"responses, the first {responses[0][:60]!r}{hint}"
+        reason = f"{type(error).__name__}: {error}. It was called as {call}"
+        raise ModelError(f"the function of {name!r} raised {reason}") from error
     values = _listed(answers[0]) if shape in _ALL_AT_ONCE else answers
     if values is None or len(values) != len(responses):
-        raise ModelError(
-            f"the function of {name!r} must give one number a response, a list or array of "
-            f"{len(responses)}; it gave {answers[0]!r:.120}"
-        )
+        wanted = f"a list of {len(responses)} numbers, one for each response"
+        raise ModelError(f"the function of {name!r} must give {wanted}; got {answers[0]!r:.120}")
     rewards = np.full(len(values), math.nan)
     for row, (response, value) in enumerate(zip(responses, values, strict=True)):
         number = _number(value, shape)
         if isinstance(number, str):
-            where = f"the response {response[:60]!r}: {number}"
-            raise ModelError(f"the function of {name!r} gave {value!r:.120} for {where}")
-        rewards[row] = math.nan if number is None else number
+            answer = f"{value!r:.120} for the response {response[:60]!r}: {number}"
+            raise ModelError(f"the function of {name!r} gave {answer}")
+        rewards[row] = number
     return rewards
 
 
@@ -421,8 +401,8 @@ def _listed(answer: Any) -> list[Any] | None:
     return None if no_list else list(answer)
 
 
-def _number(value: Any, shape: Shape) -> float | str | None:
-    """The number that an answer is, None where it does not apply, or what is wrong with it."""
+def _number(value: Any, shape: Shape) -> float | str:
+    """The number that an answer is, NaN where it does not apply, or what is wrong with it."""
     if shape is Shape.openrlhf:
         if not isinstance(value, Mapping) or "rewards" not in value:
             return 'OpenRLHF takes a dictionary with "rewards"'
@@ -439,9 +419,9 @@ def _number(value: Any, shape: Shape) -> float | str | None:
         if isinstance(value, str):
             value = _import_package("inspect_ai.scorer").value_to_float()(value)
         if isinstance(value, float) and math.isnan(value):  # its sign for "not scored"
-            return None
+            return math.nan
     if value is None:
-        return None
+        return math.nan
     if hasattr(value, "item") and math.prod(getattr(value, "shape", ())) == 1:
         value = value.item()
     if isinstance(value, int | float) and math.isfinite(value):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 KINDS = {
     "head": "pessimal.rewards.head:HeadSpec",
     "log_probability": "pessimal.rewards.log_probability:LogProbabilitySpec",
-    "implicit": "pessimal.rewards.implicit:ImplicitSpec",
+    "implicit": "pessimal.rewards.log_probability:ImplicitSpec",
     "judge": "pessimal.rewards.judge:JudgeSpec",
     "callable": "pessimal.rewards.callable:CallableSpec",
     "endpoint": "pessimal.rewards.endpoint:EndpointSpec",
@@ -187,8 +187,8 @@ class ModelSpec(Options):
     def __post_init__(self) -> None:
         expected = type(self).__dataclass_fields__["kind"].default
         if self.kind != expected:
-            write = f"defaults: [_self_, override /kind@_here_: {self.kind}]"
-            raise ConfigError(f"model.kind={self.kind!r} is not {expected!r}: in a file {write}")
+            advice = f"in a file defaults: [_self_, override /kind@_here_: {self.kind}]"
+            raise ConfigError(f"model.kind={self.kind!r} is not {expected!r}: {advice}")
         super().__post_init__()
         if self.name is None:
             self.name = self.derive_name()
@@ -197,13 +197,10 @@ class ModelSpec(Options):
         if isinstance(self.output, int) and self.output < 0:
             raise ConfigError(f"model.output={self.output}: outputs are counted from 0")
         options = self.template_options or {}
-        sources = (self.path, self.adapter, self.package, self.tokenizer)
-        has_tokenizer = any(source is not None for source in sources)
+        has_tokenizer = self.path or self.adapter or self.package or self.tokenizer
         if not isinstance(options, Mapping) or (options and not has_tokenizer):
-            raise ConfigError(
-                f"model.template_options={options!r}: give variables of a chat template by name, "
-                "and its tokenizer, model.tokenizer=DIR_OR_ID"
-            )
+            advice = "give a template's variables by name, and model.tokenizer=DIR_OR_ID"
+            raise ConfigError(f"model.template_options={options!r}: {advice}")
 
     @property
     def terms(self) -> "list[ModelSpec]":
@@ -248,10 +245,8 @@ class ModelSpec(Options):
         if self.step_token is not None and "gradient" in needs:
             raise ConfigError(f"{verb} follows one position, and model.step_token one per step")
         if lacking := [need for need in needs if need not in self.can]:
-            raise ConfigError(
-                f"{verb} needs {' and '.join(NEEDS[need] for need in lacking)}: model.kind=head, "
-                f"log_probability, implicit or judge, not {self.kind}"
-            )
+            needed = " and ".join(NEEDS[need] for need in lacking)
+            raise ConfigError(f"{verb} needs {needed}: model.kind=head or judge, not {self.kind}")
 
     def check_scan(self, mode: Mode, *, of_vocabulary: bool) -> None:
         """ConfigError where a scan cannot put its candidates into the response slot in this mode:
@@ -309,9 +304,7 @@ class CheckpointSpec(ModelSpec):
     """A model that a Python package carries, instead of `path`."""
 
     def check(self) -> None:
-        sources = [
-            name for name in ("path", "adapter", "package") if getattr(self, name) not in (None, "")
-        ]
+        sources = [name for name in ("path", "adapter", "package") if getattr(self, name)]
         if not sources or {"path", "package"} <= {*sources}:
             got = " and ".join(sources) or "neither"
             raise ConfigError(f"give model.path=DIR_OR_ID or model.package, got {got}")
@@ -322,10 +315,8 @@ class CheckpointSpec(ModelSpec):
             raise ConfigError(f"model.revision={self.revision!r} is of no folder: leave it out")
         pinned = self.local or re.fullmatch(r"[0-9a-f]{40}", self.revision or "")
         if self.trust_remote_code and not pinned:
-            raise ConfigError(
-                "model.trust_remote_code=true runs the repository's code: pin it with a full "
-                f"commit hash, model.revision=<40 hexadecimal digits> (got {self.revision!r})"
-            )
+            advice = "pin it with a full commit hash, model.revision=<40 digits>"
+            raise ConfigError(f"model.trust_remote_code=true runs a repository's code: {advice}")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -337,10 +328,9 @@ class CheckpointSpec(ModelSpec):
         """Steps of training after which a checkpoint was taken, where its folder (`step-N`,
         `checkpoint-N`) or its revision says so; a folder says it of its adapter first."""
         path = self.adapter or self.path
-        revision = self.adapter_revision if self.adapter else self.revision
-        match = _CHECKPOINT.fullmatch(
-            Path(path).expanduser().resolve().name if is_folder(path) else revision or ""
-        )
+        name = (self.adapter_revision if self.adapter else self.revision) or ""
+        name = Path(path).expanduser().resolve().name if is_folder(path) else name
+        match = _CHECKPOINT.fullmatch(name)
         return int(match[1]) if match else None
 
     @property
@@ -378,10 +368,8 @@ class CheckpointSpec(ModelSpec):
             return
         if self.file is None and (folder / "adapter_config.json").is_file():
             raise ModelError(f"model.path={path!r} holds an adapter: type model.adapter={path}")
-        raise ModelError(
-            f"model.path={path!r} has no file {file}: give what `save_pretrained` wrote, or the "
-            "name of a GGUF file in it, model.file=NAME"
-        )
+        advice = "give what `save_pretrained` wrote, or a GGUF file, model.file=NAME"
+        raise ModelError(f"model.path={path!r} has no file {file}: {advice}")
 
 
 @dataclass

@@ -72,15 +72,12 @@ class SumSpec(ModelSpec):
 
 
 def _read_term(part: Any, tasks: str | None) -> tuple[float, ModelSpec]:
-    options = {"model": part} if isinstance(part, str) else part
-    if not isinstance(options, Mapping):
-        raise ConfigError(f"model.parts: {part!r} is no term, such as {{model: NAME, weight: 1}}")
+    options = part if isinstance(part, Mapping) else {"model": part}
     changes = {str(name): value for name, value in options.items()}
     weight, name = changes.pop("weight", 1.0), changes.pop("model", None)
-    if isinstance(weight, bool) or not isinstance(weight, int | float):
-        raise ConfigError(f"model.parts: weight={weight!r} is no number")
-    if name is not None and not isinstance(name, str):
-        raise ConfigError(f"model.parts: model={name!r} is no name of a model")
+    is_number = isinstance(weight, int | float) and not isinstance(weight, bool)
+    if not is_number or not isinstance(name, str | None):
+        raise ConfigError(f"model.parts: {part!r} is no term, such as {{model: NAME, weight: 1}}")
     return float(weight), spec_of(name, **changes).with_tasks(tasks)
 
 
@@ -137,21 +134,20 @@ def sum_of(
     names = [reward.name for _, reward in terms]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise ConfigError(f"two terms of a sum are called {twice[0]!r}: give each its own name")
-    weights = [weight for weight, _ in terms]
-    numbers = all(isinstance(weight, int | float) and math.isfinite(weight) for weight in weights)
-    if not numbers or not any(weights):
+    weights = [float(weight) for weight, _ in terms]
+    if not any(weights) or not all(map(math.isfinite, weights)):
         raise ConfigError(f"weights={weights}: give finite numbers, and not 0 to all")
     if spec is None:
         pairs = zip(names, weights, strict=True)
         parts = [{"model": term, "weight": weight} for term, weight in pairs]
         spec = SumSpec(name=name or "+".join(names), parts=parts)
-    held = [reward.tokenizer for _, reward in terms if reward.tokenizer is not None]
+    tokenizers = [tokenizer, *(reward.tokenizer for _, reward in terms)]
     pinned = [(weight, reward.digests) for weight, reward in terms]
     digest = hashlib.sha256(json.dumps(pinned, sort_keys=True).encode()).hexdigest()
     return SumReward(
         spec=spec,
         weights_digest=digest,
         config_digest=hashlib.sha256(json.dumps(weights).encode()).hexdigest(),
-        **about_texts(spec, tokenizer or next(iter(held), None)),
+        **about_texts(spec, next((each for each in tokenizers if each is not None), None)),
         weighted=tuple((float(weight), reward) for weight, reward in terms),
     )

@@ -19,8 +19,7 @@ from torch import Tensor, nn
 from transformers import AttentionInterface, DynamicCache
 
 from pessimal.errors import ModelError
-from pessimal.rewards.heads import head_for
-from pessimal.rewards.heads.base import Head, in_float32
+from pessimal.rewards.heads import Head, head_for, in_float32
 from pessimal.rewards.network import RewardNetwork, backbone_in
 
 if TYPE_CHECKING:

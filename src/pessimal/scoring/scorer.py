@@ -37,7 +37,7 @@ from pessimal.rewards.ceiling import (
     weighted_sum,
 )
 from pessimal.rewards.frame import Frame
-from pessimal.rewards.heads.base import Head, in_float32
+from pessimal.rewards.heads import Head, in_float32
 from pessimal.rewards.heads.gated import GatedHead
 from pessimal.rewards.language import JudgeNetwork, LanguageNetwork
 from pessimal.rewards.network import RewardNetwork

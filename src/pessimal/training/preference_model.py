@@ -32,9 +32,9 @@ from transformers import AutoModelForSequenceClassification, PreTrainedTokenizer
 
 from pessimal.errors import InputError, ModelError
 from pessimal.rewards.checkpoint_files import load_tokenizer
-from pessimal.rewards.digests import weights_digest
 from pessimal.rewards.obtain import fetch_files
 from pessimal.rewards.spec import CheckpointSpec
+from pessimal.rewards.weights import weights_digest
 from pessimal.tables.files import whole_folder
 from pessimal.training.bradley_terry import soft_bradley_terry, warm_up_and_cosine
 from pessimal.training.callback import PessimalCallback

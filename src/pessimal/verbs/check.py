@@ -21,8 +21,8 @@ from pessimal.config.schema import CheckConfig
 from pessimal.errors import VerdictError
 from pessimal.progress import SafeConsole, quiet_libraries
 from pessimal.rewards.base import require_network
+from pessimal.rewards.endpoint import recognised
 from pessimal.rewards.obtain import open_reward
-from pessimal.rewards.wires import recognised
 from pessimal.scoring.trainer import begin_process, make_trainer
 from pessimal.verbs.common import in_sweep, print_path, store_of
 

@@ -26,9 +26,9 @@ from transformers import (
 )
 from transformers.dynamic_module_utils import get_class_from_dynamic_module
 
+from pessimal.rewards.checkpoint_files import with_older_names
 from pessimal.rewards.head import HeadSpec
 from pessimal.rewards.obtain import open_model
-from pessimal.rewards.own_code import with_older_names
 from pessimal.rewards.reward_model import RewardModel
 from pessimal.rewards.spec import Dtype
 from published import vocabularies

@@ -18,10 +18,10 @@ from pessimal.config.schema.shared import PromptedConfig, TaskConfig
 from pessimal.conversation import Context, Prefixed, Prompt, read_prefixes, with_prefixes
 from pessimal.errors import ConfigError, did_you_mean
 from pessimal.options import Count, Options, existing_file, listed, parse_duration
+from pessimal.rewards.endpoint import forms_of
 from pessimal.rewards.named import language_model_of
 from pessimal.rewards.server import ServerOptions
 from pessimal.rewards.spec import KINDS, CheckpointSpec, Dtype, Mode, ModelSpec
-from pessimal.rewards.wires import forms_of
 from pessimal.scoring.spec import Strategy, TrainerSpec
 from pessimal.searching.spec import SearchSpec, TuningSpec
 from pessimal.searching.spec import Slot as SearchSlot
@@ -194,7 +194,7 @@ class ScanConfig(PromptedConfig):
         return resolved
 
     def _decide(self) -> None:
-        from pessimal.rewards.tasks import prompts_of, read_tasks, true_answers  # pandas
+        from pessimal.rewards.callable import prompts_of, read_tasks, true_answers  # pandas
 
         tasks = [] if self.tasks is None else read_tasks(self.tasks)
         if self.tasks is not None:
@@ -480,7 +480,7 @@ class AuditConfig(PromptedConfig):
         """The same with the prompts of its tasks, which its function is given."""
         if self.tasks is None:
             return self
-        from pessimal.rewards.tasks import prompts_of, read_tasks  # which load pandas
+        from pessimal.rewards.callable import prompts_of, read_tasks  # which load pandas
 
         resolved = copy.copy(self)
         resolved.prompts = prompts_of(read_tasks(self.tasks))

@@ -70,7 +70,7 @@ class OnMachine(Client):
 
     def sampling(self) -> dict[str, Any]:
         """Weights, chat template and sampling options."""
-        from pessimal.rewards.digests import weights_digest
+        from pessimal.rewards.weights import weights_digest
 
         names = ("model", "dtype", "temperature", "max_tokens")
         options = {name: getattr(self.options, name) for name in names}

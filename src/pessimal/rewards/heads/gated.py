@@ -17,7 +17,7 @@ from transformers import PreTrainedConfig
 
 from pessimal.errors import ModelError
 from pessimal.rewards.ceiling import Interval, NormalisedStates
-from pessimal.rewards.heads.base import Head, Shapes, in_float32, linear
+from pessimal.rewards.heads import Head, Shapes, in_float32, linear_layer
 from pessimal.rewards.network import RewardNetwork
 
 
@@ -40,7 +40,7 @@ class Gate(nn.Module):
             elif "running_mean" in parts:
                 self.layers.append(nn.BatchNorm1d(shapes[f"{name}.weight"][0]))
             else:
-                self.layers.append(linear(name, shapes))
+                self.layers.append(linear_layer(name, shapes))
 
     def forward(self, prompt: Tensor) -> Tensor:
         """Weights of the objectives (batch, objectives) for the prompts' states (batch, hidden)."""
@@ -75,7 +75,7 @@ class GatedHead(Head):
     def modules(shapes: Shapes, config: PreTrainedConfig) -> dict[str, nn.Module | nn.Parameter]:
         objectives = shapes["reward_transform_matrix"][0]
         return {
-            "regression_layer": linear("regression_layer", shapes),
+            "regression_layer": linear_layer("regression_layer", shapes),
             "reward_transform_matrix": nn.Parameter(torch.eye(objectives), requires_grad=False),
             "gating": Gate(shapes, temperature=getattr(config, "gating_temperature", 10)),
         }
@@ -114,7 +114,4 @@ def prompt_end(ids: Sequence[int], opening: Sequence[int]) -> int:
     for start in range(len(ids) - len(opening), -1, -1):
         if ids[start : start + len(opening)] == opening:
             return start
-    raise ModelError(
-        f"the gate reads the end of the prompt, and {ids} do not hold {opening}, which open the "
-        "assistant's turn"
-    )
+    raise ModelError(f"{ids} do not hold {opening}, the assistant's opening that the gate reads")

@@ -16,12 +16,12 @@ from transformers import AutoConfig, AutoModel, GPTNeoXConfig, GPTNeoXModel, Pre
 
 from pessimal.errors import ModelError
 from pessimal.rewards.ceiling import Interval, NormalisedStates
-from pessimal.rewards.heads.base import (
+from pessimal.rewards.heads import (
     Head,
     Shapes,
     in_float32,
     layer_numbers,
-    linear,
+    linear_layer,
     perceptron,
 )
 from pessimal.rewards.network import RewardNetwork
@@ -66,7 +66,7 @@ class LinearHead(Head):
         if getattr(config, "pooling", "last") not in ("last", None):
             raise ModelError(f"config.json: pooling={config.pooling!r} is not read, only last")
         name = cls.name(shapes)
-        make = linear if f"{name}.weight" in shapes else perceptron
+        make = linear_layer if f"{name}.weight" in shapes else perceptron
         module: nn.Module = make(name, shapes)
         first, *inside = name.split(".")
         for part in reversed(inside):
