@@ -33,7 +33,7 @@ from pessimal.config.compose import (
     missing_extra_message,
     register,
 )
-from pessimal.config.schema import TASKS, ExplainConfig, TaskConfig, TrainConfig
+from pessimal.config.schema import TASKS, CompareConfig, ExplainConfig, TaskConfig, TrainConfig
 from pessimal.config.schema.explain import Source, as_text, as_typed
 from pessimal.config.schema.shared import check_writable
 from pessimal.config.schema.tables import runs_overrides
@@ -312,6 +312,8 @@ def dispatch(config: TaskConfig, *, sweep: bool = False) -> object:
     config = config.resolve()
     check_inputs(config)
     module = "import_" if config.task == "import" else config.task
+    if isinstance(config, CompareConfig) and isinstance(config.pairs, str):
+        module = "accuracy"  # of pairs of answers, and not of tables
     with working(f"{config.task}: loading its libraries", after=2.5):
         verb = importlib.import_module(f"pessimal.verbs.{module}")
     return verb.run(config)
