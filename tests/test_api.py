@@ -1,8 +1,11 @@
 """The verbs as functions on objects in memory."""
 
+import contextlib
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
+from unittest.mock import MagicMock
 
 import numpy as np
 import pandas as pd
@@ -11,7 +14,9 @@ import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 import pessimal
+import pessimal.api.scan as scanning
 from pessimal.errors import ConfigError, InputError, ModelError, TableError
+from pessimal.rewards.log_probability import LogProbability
 from pessimal.tables.result import Effect, Result, Results
 from tiny_language_models import CHAT, checkpoint
 from tolerance import close
@@ -339,3 +344,41 @@ def test_results_say_in_a_line_what_they_are_and_give_their_ends(table):
         assert len(repr(shown)) < 200
     assert "One line." in repr(results)
     assert "needs more" in repr(results)
+
+
+def test_options_of_a_scan_reach_what_they_are_of(loaded, tiny_checkpoint, monkeypatch):
+    low = pessimal.load(str(tiny_checkpoint), dtype="bfloat16")
+    some = pessimal.scan(low, "greatest", candidates=["love", "war", "peace"], certain=2)
+    assert some.provenance.certain == 2
+    given = {}
+    prompts, no_tables = {"a": "Well?"}, lambda *args, **options: iter(given.update(options) or ())
+    monkeypatch.setattr(
+        scanning, "scan_missing", lambda *args, **o: no_tables(*args, args=args, **o)
+    )
+    list(scanning.scan_all(loaded, prompts, most=5, ids=[77]))
+    assert 77 in given["args"][2].rows["candidate_id"].tolist()
+    answers = lambda *_, **how: given.update(how)  # noqa: E731
+    monkeypatch.setattr(scanning, "answers_of", answers)
+    policy = MagicMock(spec=LogProbability)
+    about = {"policy": policy, "answers": 7, "answer_tokens": 3, "seed": 5}
+    list(scanning.scan_all(loaded, prompts, **about))
+    assert [given[name] for name in ("n", "tokens", "seed", "states")] == [7, 3, 5, False]
+
+
+def test_what_another_command_published_meanwhile_is_not_scanned_again(
+    loaded, tmp_path, monkeypatch
+):
+    """It is published between the look at the store and the lock."""
+    one, other = tmp_path / "one", tmp_path / "other"
+    words = {"candidates": ["love", "war", "peace"], "cache": str(tmp_path / "cache")}
+    first = pessimal.scan(loaded, "greatest", store=one, **words)
+
+    @contextlib.contextmanager
+    def lock(*_):
+        shutil.copytree(one, other, dirs_exist_ok=True)
+        yield
+
+    monkeypatch.setattr(scanning, "locked", lock)
+    monkeypatch.setattr(scanning, "make_scanner", lambda *_, **__: pytest.fail("scanned again"))
+    again = pessimal.scan(loaded, "greatest", store=other, **words)
+    assert again.rows["reward"].equals(first.rows["reward"])

@@ -1,12 +1,14 @@
 """Log-probabilities and implicit rewards are the models' own: of every token, of items, with and
 without a closing token, in a scan, a search, an explanation."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import pytorch_lightning as pl
 import torch
 from tokenizers import Tokenizer, models
-from transformers import PreTrainedTokenizerFast
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
 
 from pessimal.conversation import Turn
 from pessimal.errors import ConfigError, FrameError, ModelError
@@ -146,12 +148,46 @@ def test_implicit_reward_is_the_difference_of_two_log_probabilities(folders, clo
         response = [row.candidate_id, *end]
         terms = [0.1 * by_hand(each, before, response) for each in (policy, reference)]
         assert close(row.reward, terms[0] - terms[1], size=np.abs(terms).max())
-    items = scanned(model, THINGS, tmp=tmp_path / "items").rows["reward"]
+    table = scanned(model, THINGS, tmp=tmp_path / "items")
+    items = table.rows["reward"]
+    own = [len(model.tokenizer(item, add_special_tokens=False)["input_ids"]) for item in ITEMS]
+    assert table.measured["tokens_per_item"]["most"] == max(own), "the closing token is no item's"
     # What an explanation asks: whole conversations.
     turns = [(Turn("user", PROMPT), Turn("assistant", item)) for item in ITEMS]
     texts = text_scorer(model, turns, device=CPU)
     assert close(texts.rewards(turns), items)
     assert texts.path == "full-forward"
+
+
+def test_an_implicit_rewards_digests_cover_all_that_it_depends_on(folders):
+    model = implicit(folders)
+    for other in (implicit(folders, beta=0.2), implicit(folders, closing=False)):
+        assert other.weights_digest == model.weights_digest
+        assert other.config_digest != model.config_digest
+    itself = implicit(folders | {"reference": folders["chat"]})
+    assert itself.weights_digest != model.weights_digest
+
+
+@pytest.mark.parametrize("larger", ["chat", "reference"])
+def test_an_implicit_reward_has_the_rows_that_both_its_networks_have(folders, larger, tmp_path):
+    network = AutoModelForCausalLM.from_pretrained(folders[larger])
+    rows = network.get_input_embeddings().num_embeddings
+    network.resize_token_embeddings(rows + 8)
+    network.save_pretrained(tmp_path)
+    AutoTokenizer.from_pretrained(folders[larger]).save_pretrained(tmp_path)
+    assert implicit(folders | {larger: tmp_path}).embedding_rows == rows
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_a_reference_that_lacks_tokens_or_has_more_is_refused(more):
+    def model(n):
+        vocabulary = {f"t{i}": i for i in range(n)}
+        about = {"tokenizer": SimpleNamespace(get_vocab=lambda: vocabulary), "name": "m"}
+        return SimpleNamespace(spec=SimpleNamespace(path="p"), **about)
+
+    policy, reference = (model(n) for n in ((100, 120)[more], (120, 100)[more]))
+    with pytest.raises(ModelError, match=r"implicit\.reference"):
+        implicit_rewards._check_same_tokens(policy, reference)
 
 
 def test_search_of_an_implicit_reward_has_its_gradient_and_finds_the_best(folders):

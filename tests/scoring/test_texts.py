@@ -12,8 +12,8 @@ from pessimal.errors import ModelError
 from pessimal.rewards.callable import CallableReward, wrap_callable
 from pessimal.rewards.head import HeadSpec
 from pessimal.rewards.obtain import open_model
-from pessimal.rewards.sum import sum_of
-from pessimal.scoring.texts import KeptRewards, NetworkTexts, SummedTexts, text_scorer
+from pessimal.rewards.sum import SumReward, sum_of
+from pessimal.scoring.texts import KeptRewards, NetworkTexts, Scorers, SummedTexts, text_scorer
 from pessimal.scoring.trust import SAMPLE
 from tolerance import close
 
@@ -204,3 +204,40 @@ def test_the_noise_of_a_sum_grows_with_every_weight_whatever_its_sign():
         SimpleNamespace(noise=n, trust=None, longest=None, device=None) for n in (0.25, 0.5)
     )
     assert SummedTexts([(1.0, one), (-2.0, other)]).noise == 1.25
+
+
+def stub(values=(), *, longest=None):
+    """A scorer with these rewards, which is none of functions."""
+    rewards = np.array(values, dtype=float)
+    about = {"noise": 0.0, "trust": None, "device": torch.device("cpu"), "path": "stub"}
+    return SimpleNamespace(longest=longest, rewards=lambda *_, **__: rewards, **about)
+
+
+def test_a_sum_reads_what_all_its_scorers_read_and_only_a_function_may_be_silent():
+    assert SummedTexts([(1.0, stub(longest=5)), (1.0, stub(longest=9))]).longest == 5
+    turns = conversations(3)
+    silent = turns[1][-1].content
+    function = wrap_callable(lambda response: None if response == silent else len(response))
+    functions = text_scorer(function, [turns[0]], device=torch.device("cpu"))
+    rewards = SummedTexts([(2.0, functions), (1.0, stub([1, 2, np.nan]))]).rewards(turns)
+    assert rewards[:2].tolist() == [2 * len(turns[0][-1].content) + 1, 2]
+    assert np.isnan(rewards[2]), "what a network cannot read has no sum"
+
+
+def test_rewards_of_two_paths_are_kept_in_two_files(opened, tmp_path, monkeypatch):
+    files = []
+    for path in ("full-forward", "own forward"):
+        scorer = stub()
+        scorer.path = path
+        monkeypatch.setattr("pessimal.scoring.texts.text_scorer", lambda *_, s=scorer, **__: s)
+        makers = Scorers([], torch.device("cpu"), None, tmp_path, SimpleNamespace(advance=None))
+        files.append(makers.make_scorer(opened)[1].file)
+    assert files[0] != files[1]
+
+
+def test_a_sum_is_exact_and_pinned_where_every_term_is():
+    terms = [(1.0, SimpleNamespace(is_exact=e, is_pinned=e)) for e in (True, False)]
+    for some, holds in ((terms, False), (terms[:1], True)):
+        summed = SimpleNamespace(terms=some)
+        assert SumReward.is_exact.fget(summed) is holds
+        assert SumReward.is_pinned.fget(summed) is holds
