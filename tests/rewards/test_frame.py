@@ -10,7 +10,7 @@ from transformers import AutoTokenizer
 
 from pessimal.conversation import Turn
 from pessimal.errors import FrameError
-from pessimal.rewards.formats import Templated, assistant_opening
+from pessimal.rewards.formats import Stepped, Templated, assistant_opening
 
 PROMPT = "What, in one word, is the greatest thing ever?"
 
@@ -201,3 +201,11 @@ def test_a_byte_whose_character_has_a_token_of_its_own_becomes_that_one():
     assert not survives(gemma, "<0x57>")
     # One whose character has none comes back as itself: that is what bytes are for.
     assert survives(gemma, "<0x7E>")
+
+
+def test_every_pad_at_the_end_is_cut_off_and_empty_paragraphs_are_no_steps():
+    conversations = Templated(tokenizer=None, pad=0)
+    assert conversations._close([5, 0, 7, 0, 0]) == [5, 0, 7]
+    assert conversations._close([0, 0]) == [0, 0]
+    steps = Stepped(tokenizer=None, closes="<s>")
+    assert steps._close_steps("one\n\n\n\ntwo") == "one<s>two<s>"

@@ -282,6 +282,10 @@ def test_a_prompt_scanned_in_another_mode_is_no_column():
     assert list(found.of_model("m")) == ["best"]
     assert found.opposite_pairs() == []
     assert found.without_columns() == ["m on worst: scanned in another mode"]
+    fewer = [replace(made(prompt="worst"), rows=made().rows.head(30)), made(prompt="best")]
+    fewer[0] = replace(fewer[0], provenance=replace(fewer[0].provenance, candidates_digest="e"))
+    [name] = one(fewer, polarity=POLARITY).of_model("m")
+    assert name in ("best", "worst"), "tokens of two lists do not stand row by row"
 
 
 # Rewards.
