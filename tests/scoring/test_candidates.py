@@ -2,6 +2,7 @@
 it."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -11,7 +12,15 @@ from pessimal.errors import InputError
 from pessimal.rewards.formats import Templated
 from pessimal.rewards.spec import Mode
 from pessimal.scoring import candidates as module
-from pessimal.scoring.candidates import Candidates, Inputs, batches, inputs, read_items, vocabulary
+from pessimal.scoring.candidates import (
+    Candidates,
+    Inputs,
+    batches,
+    inputs,
+    read_items,
+    tokens_for,
+    vocabulary,
+)
 
 
 def test_vocabulary_is_every_id_once(model, words):
@@ -224,3 +233,11 @@ def test_the_most_frequent_are_ordinary_tokens_and_special_ones_come_besides():
     assert some.name == "frequent3-1"
     with pytest.raises(InputError, match="no token has the id 8"):
         Candidates("vocabulary", rows).frequent(3, [8])
+
+
+def test_tokens_of_a_policy_are_texts_for_a_reward_of_texts_each_once_and_not_blank():
+    rows = pd.DataFrame({"candidate_id": range(5), "text": ["b", " ", "a", "b", "\n"]})
+    reward = SimpleNamespace(can=(), tokenizer=None)
+    texts = tokens_for(reward, Candidates("vocabulary", rows), name="p-tokens")
+    assert texts.rows["text"].tolist() == ["b", "a"]
+    assert texts.name == "p-tokens"

@@ -264,7 +264,22 @@ def test_slots_answers_policies_and_contexts_have_names_and_keys_of_their_own(mo
     beside = [named(held_out={"c0": context_of("hate")}), named(asked=policy), named()]
     assert len({one.key() for one in beside}) == 3, "they report other things"
     assert {one.name for one in beside} == {made[0].name}
+    seeded = identify(SearchContext(model, LONE, SearchSpec(length=2), seed=1))
+    assert seeded.key() != made[0].key(), "another seed is another search"
     assert named(goal=Goal.pessimal).name != made[0].name
+
+
+def test_single_tokens_are_taken_from_scans_only_where_every_prompt_was_scanned(model):
+    context = SearchContext(model, {"a": "Why?", "b": "How?"}, SearchSpec(length=1))
+    tables = {"a": (np.arange(context.mask.size, dtype=float), "table/a")}
+    context.scanned = tables.get
+    assert context.scanned_rewards() is None
+    tables["b"] = (np.zeros(context.mask.size), "table/b")
+    rewards, references = context.scanned_rewards()
+    allowed = np.flatnonzero(context.mask)
+    assert references == ["table/a", "table/b"]
+    assert rewards[allowed].tolist() == (allowed / 2).tolist()
+    assert np.isnan(np.delete(rewards, allowed)).all()
 
 
 @pytest.mark.parametrize(
@@ -324,3 +339,11 @@ def test_no_search_of_any_kind_breaks_the_ceiling(model, policy, words):
         if found.context.fluent is None:
             values = [found.sign * point.value for point in found.stages.counter.curve]
             assert found.bounds.beyond(values) <= found.noise
+
+
+def test_the_baseline_has_the_budget_that_it_is_given(model):
+    spec = SearchSpec(length=2, evaluations=900, baselines=300)
+    curve = run(SearchContext(model, LONE, spec)).tables["curve"]
+    used = curve.groupby("method")["evaluations"].max()
+    assert used.drop("search").tolist() == [300]
+    assert 600 < used["search"] <= 900

@@ -5,13 +5,14 @@ import itertools
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 
-from pessimal.api.search import _Live
+from pessimal.api.search import _SAME, _Live, best_known
 from pessimal.api.store import Artifact, publish
 from pessimal.rewards.head import HeadSpec
 from pessimal.rewards.obtain import open_model
@@ -390,8 +391,8 @@ def test_a_search_is_announced_counted_published_shown_and_not_made_again(
 ):
     asked = ("search", "model=auto", f"model.path={tiny_checkpoint}", *SMALL)
     asked += ("search.length=2", "search.baselines=true")
-    ends, end = [], _Live.end
-    monkeypatch.setattr(_Live, "end", lambda self, *at: (ends.append(at), end(self, *at)))
+    points = []
+    monkeypatch.setattr(_Live, "best", lambda self, *at, **_: points.append(at))
     _, out, err = command(*asked)
     [line] = [line for line in err.splitlines() if "At most" in line]
     assert "evaluations (" in line
@@ -399,7 +400,7 @@ def test_a_search_is_announced_counted_published_shown_and_not_made_again(
     said = json.loads((folder / "manifest.json").read_text())["summary"]["evaluations"]
     assert said <= 1500, "one budget, certificate included"
     best = json.loads((folder / "manifest.json").read_text())["summary"]["best_value"]
-    assert ends == [(said, best)], "W&B's curve ends where the manifest does"
+    assert points[-1] == (said, best), "W&B's curve ends where the manifest does"
     curve = table(folder, "curve")
     assert curve.loc[curve["method"] == "search", "evaluations"].max() == said
     assert f"{said:,} evaluations" in err
@@ -427,3 +428,10 @@ def test_a_search_is_announced_counted_published_shown_and_not_made_again(
 
     monkeypatch.setattr("pessimal.api.search.run", lambda *_, **__: pytest.fail("searched again"))
     assert command(*asked)[1].splitlines()[-1] == str(folder)
+
+
+def test_a_search_begins_from_no_result_of_fewer_prompts():
+    shared = dict.fromkeys(_SAME, 1)
+    published = [(Path(), SimpleNamespace(summary=shared | {"prompts": ["a"], "best_value": 1.0}))]
+    registry = SimpleNamespace(manifests=lambda *_, **__: published)
+    assert best_known(registry, SimpleNamespace(prompts={"a": "", "b": ""}, **shared)) == {}

@@ -103,7 +103,8 @@ class Server:
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ConfigError(f"{names.url}={self.url!r}: give http://… or https://…")
         if parts.username or parts.password:
-            raise ConfigError(f"{names.url} holds a password, which results show: {names.key}=NAME")
+            advice = f"name the variable that holds the key, {names.key}=NAME"
+            raise ConfigError(f"{names.url} holds a password, which results show: {advice}")
         self.host, self.has_answered = str(parts.hostname), False
         self.key = os.environ.get(variable or "", "").strip()
         if variable and not self.key and self.host not in _LOOPBACK:
@@ -185,7 +186,7 @@ class Server:
         queue, pool, in_a_row, stops = enumerate(items), ThreadPoolExecutor(concurrency), 0, False
         try:
             while True:
-                for index, item in islice(queue, 0 if stops else 2 * concurrency - len(running)):
+                for index, item in islice(queue, 0 if stops else concurrency - len(running)):
                     running[pool.submit(ask, item)] = index
                 if not running:
                     return failures, stops

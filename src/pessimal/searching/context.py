@@ -63,12 +63,15 @@ class SearchContext:
         held_out: Mapping[str, Asked] | None = None,
         policy: LogProbability | None = None,
         named: str | None = None,
+        is_policy: bool = False,
     ):
         """
         Args:
             held_out: what the result is scored on besides.
             policy: a language model, of `spec.fluency`.
             named: what the prompts are called together.
+            is_policy: the model is another search's policy, of which only the response's own
+                log-probability counts, wherever it stands.
         """
         self.model, self.spec = model, spec
         self.prompts = {key: asked_of(one, spec) for key, one in prompts.items()}
@@ -84,7 +87,7 @@ class SearchContext:
         self.mask = allowed_tokens(rows, spec.allowed, size=size, listed=listed)
         """bool (V,): tokens that a response may be made of."""
         for asked in self.prompts.values():
-            if isinstance(asked, Context):
+            if isinstance(asked, Context) and not is_policy:
                 check_slot(model, asked, mode)
         ways = [part.conversations for part in model.parts]
         self.frames = {
@@ -111,7 +114,7 @@ class SearchContext:
             among: dict[str, Any] = {"device": self.device, "batch_size": batch_size}
             if policy.tokenizer.get_vocab() == model.tokenizer.get_vocab():
                 bare = replace(bare, length=spec.length + self.longer)
-                self.fluent = SearchContext(policy, self.prompts, bare, **among)
+                self.fluent = SearchContext(policy, self.prompts, bare, is_policy=True, **among)
             else:
                 self.fluent = TextLikelihood(policy, self.prompts, model, **among)
         self.scanned: Callable[[str], tuple[np.ndarray, str] | None] = lambda key: None
