@@ -107,9 +107,8 @@ def read_messages(
         fields = vars(message) if isinstance(message, Turn) else message
         place = f"{where}, message {number}"
         if not isinstance(fields, Mapping) or fields.get("role") not in ROLES:
-            raise error(
-                f"{place}: {message!r:.80} is no message such as {example}, role: {', '.join(ROLES)}"
-            )
+            form = f"{example}, role: {', '.join(ROLES)}"
+            raise error(f"{place}: {message!r:.80} is no message such as {form}")
         check_unread(fields, (fields.keys() - {"role", "content"}), where=place, error=error)
         content: Any = fields.get("content")
         match content:
