@@ -228,7 +228,7 @@ def remote_hint(spec: CheckpointSpec, folder: Path) -> str:
     """The option that runs the code of a folder, where it brings any; else empty."""
     if spec.trust_remote_code or not list(folder.glob("modeling*.py")):
         return ""
-    return " It brings Python code, which model.trust_remote_code=true runs"
+    return " It brings code: model.trust_remote_code=true, of a repository model.revision=COMMIT"
 
 
 def of_model(model: Reward) -> dict[str, Any]:
