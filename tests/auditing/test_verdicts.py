@@ -350,6 +350,20 @@ def test_a_fact_has_a_number_and_no_verdict():
     assert push.verdict not in (PASS, FAIL, REVIEW, NOT_MEASURED)
 
 
+def test_the_forecast_is_of_the_tilt_within_two_nats():
+    path = pd.DataFrame({"prompt": "p", "way": ["tilt", "tilt", "tilt", "best of n"], "n": 9})
+    path = path.assign(kl=[1.0, 2.0, 4.0, 2.0], likeliest_mass=[0.1, 0.3, 0.9, 0.6])
+    result = Result("forecast", path, "Forecast.")
+    [fact] = [one for one in verdicts({"forecast": result}, part="facts") if one.value is not None]
+    assert fact.value == 0.3
+
+
+def test_a_format_that_a_grader_need_not_read_is_no_fault():
+    table = pd.DataFrame({"format": ["bare", "boxed"], "fault": [False, True], "mend": "Mend."})
+    table = table.assign(tasks=[9, 1], of_tasks=10, share=[0.9, 0.1])
+    assert verdict_of("grader_misses", {"right_not_paid": Result("x", table)}).value == 0.1
+
+
 def test_a_change_is_held_against_the_spread_of_seeds():
     rng = np.random.default_rng(3)
     texts, rewards = words(rng)
