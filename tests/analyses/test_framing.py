@@ -228,6 +228,10 @@ def test_the_models_stand_side_by_side_on_one_scale_and_on_shared_items(table_se
         assert (both.mean(), both.std()) == pytest.approx((0, 1), abs=1e-6)
         assert np.array_equal(both[:, 0] < both[:, 1], rows["x"] < rows["y"])
     assert 2 <= len(found["prompt_scatter"].table) <= 8
+    for model, rows in points.groupby("model"):
+        named = found["prompt_scatter"].table.query("model == @model")["text"]
+        for axis in (rows["x"] - rows["y"], rows["x"] + rows["y"]):
+            assert {*rows["text"][[axis.idxmin(), axis.idxmax()]]} <= {*named}
     shared = found["axes_shared"].table
     total = (own["best"] + own["worst"])["turns"].iloc[50:200].sort_values(ascending=False)
     listed = shared.query("model == 'turns' and axis == 'sum' and end == 'top'")
