@@ -120,7 +120,9 @@ def test_an_unrated_word_has_the_letters_and_the_frequency_that_are_asked():
     letters, rng = "abcdefg", np.random.default_rng(0)
     names = [a + b + c for a in letters for b in letters for c in letters][::3][:60]
     index = pd.Index([*names, *(a + b for a in letters for b in letters)])
-    zipf = pd.Series(np.where(np.arange(len(index)) < 50, rng.uniform(2, 3, len(index)), 1.0), index)
+    zipf = pd.Series(
+        np.where(np.arange(len(index)) < 50, rng.uniform(2, 3, len(index)), 1.0), index
+    )
     table = pd.DataFrame({"greatest": rng.normal(size=len(index))}, index=index)
     states = rng.normal(size=(len(index), 1, 3))
 
