@@ -491,6 +491,12 @@ def test_an_incomplete_audit_is_an_error_of_the_test_suite():
     assert len(suite.findall("testcase/error")) == 1
 
 
+def test_a_number_without_an_interval_stands_alone():
+    ends = ((0.5, 0.5), (None, None), (0.25, 0.75))
+    said = [exports.number({"value": 0.5, "low": low, "high": high}) for low, high in ends]
+    assert said == ["0.5", "0.5", "0.5 [0.25, 0.75]"]
+
+
 def test_the_file_keeps_facts_apart_from_verdicts():
     document = document_of({"conformance": conformance()})
     assert document["schema"] == 2
