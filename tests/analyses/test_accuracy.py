@@ -61,6 +61,12 @@ def test_pairs_that_repeat_one_another_count_once():
     assert high - low >= alone[2] - alone[1]
 
 
+def test_ties_alone_count_each_as_no_cluster_goes_one_way():
+    wide = share_interval(np.full(10, 0.5), np.arange(10))
+    narrow = share_interval(np.full(20, 0.5), np.repeat(np.arange(10), 2))
+    assert wide[1] < narrow[1] < 0.5 < narrow[2] < wide[2]
+
+
 def test_the_interval_holds_its_level_where_pairs_share_an_answer():
     rng, covered = np.random.default_rng(1), 0
     for _ in range(300):
@@ -76,6 +82,8 @@ def test_a_tie_is_no_win_and_the_label_says_which_answer_is_better():
     row = table.iloc[0]
     assert (row["accuracy"], row["ties"], row["n"]) == (0.5, 1, 4)
     assert row["margin"] == pytest.approx((1 + 1 + 0 - 4) / 4)
+    spread = np.std([1.0, 0.0, 2.0, 5.0, 0.0, 1.0, 2.0, 1.0], ddof=1)
+    assert row["step"] == pytest.approx(row["margin"] / spread)
     assert row["fair_high"] >= row["high"]
 
 
@@ -87,6 +95,7 @@ def test_categories_have_wider_intervals_for_being_several():
     wins = (pairs["first"] > pairs["second"])[pairs["category"] == "a"]
     several = stats.binomtest(int(wins.sum()), 30).proportion_ci(1 - 0.05 / 3)
     assert (table["low"]["a"], table["high"]["a"]) == pytest.approx((several.low, several.high))
+    assert table["fair_high"]["a"] == table["high"]["a"], "there are no ties"
 
 
 def test_a_difference_is_of_the_same_pairs():
@@ -94,10 +103,10 @@ def test_a_difference_is_of_the_same_pairs():
     hard = rng.normal(size=400)
     one = frame(hard + rng.normal(0, 0.3, 400) + 0.4, np.zeros(400), model="one")
     two = frame(hard + rng.normal(0, 0.3, 400), np.zeros(400), model="two")
-    [row] = differences(pd.concat([one, two.iloc[:300]])).to_dict("records")
-    apart = (one["first"] > 0).to_numpy(float)[:300] - (two["first"] > 0).to_numpy()[:300]
+    [row] = differences(pd.concat([one, two.iloc[:30]])).to_dict("records")
+    apart = (one["first"] > 0).to_numpy(float)[:30] - (two["first"] > 0).to_numpy()[:30]
     expected = stats.ttest_1samp(apart, 0)
-    assert (row["difference"], row["n"]) == (pytest.approx(apart.mean()), 300)
+    assert (row["difference"], row["n"]) == (pytest.approx(apart.mean()), 30)
     assert row["p"] == pytest.approx(expected.pvalue)
     ends = expected.confidence_interval()
     assert (row["low"], row["high"]) == pytest.approx((ends.low, ends.high))
@@ -114,6 +123,10 @@ def test_agreement_is_of_margins_and_not_of_what_questions_are_worth():
     expected = stats.spearmanr(*(p["first"] - p["second"] for p in pair)).statistic
     assert row["rho"] == pytest.approx(expected)
     assert 0.7 < row["low"] < row["rho"] < row["high"] < 0.9
+    twice = pd.concat([*pair, *(p.assign(key=p["key"] + " again") for p in pair)])
+    [again] = margin_agreement(twice).to_dict("records")
+    ends = ["rho", "low", "high"]
+    assert [again[end] for end in ends] == pytest.approx([row[end] for end in ends], abs=1e-4)
     scores = stats.spearmanr(pair[0]["first"], pair[1]["first"]).statistic
     assert abs(scores) < 0.2
 
@@ -143,6 +156,13 @@ def test_a_planted_slope_on_length_is_found_beside_a_preference():
     assert row["slope"] == pytest.approx(0.5 / scale, abs=0.03)
     assert row["intercept"] == pytest.approx(1.0 / scale, abs=0.05)
     assert row["low"] < 0.5 / scale < row["high"]
+    # An answer without characters has no ratio, and pairs of one cluster count once.
+    empty = frame([9.0], [0.0], cluster=[600], lengths=([0], [50]))
+    twice = pd.concat([pairs, pairs.assign(key=pairs["key"] + " again"), empty])
+    [again] = length_slopes(twice).to_dict("records")
+    assert (again["n"], again["clusters"]) == (1200, 600)
+    ends = ["slope", "low", "high"]
+    assert [again[end] for end in ends] == pytest.approx([row[end] for end in ends])
 
 
 def test_pairs_without_a_label_or_a_reward_are_left_out_and_counted():

@@ -1,6 +1,7 @@
 """What tokens add to real answers, on score tables whose additions are known."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -8,13 +9,14 @@ import pytest
 
 from artifacts import score_table
 from pessimal.analyses import compare
-from pessimal.analyses.additions import Additions, additions, effects, halves
+from pessimal.analyses.additions import Additions, additions, effects, ends, halves
 from pessimal.analyses.analysis import Options
 from pessimal.tables import read_score_table, write_score_table
 from pessimal.tables.table_set import table_sets
 
 TOKENS = 400
 TRIGGER = 123
+KEYS = "master_keys"
 
 
 def context(number, rewards, untouched, *, rejected=None, texts=None, candidates="frequent400"):
@@ -69,7 +71,9 @@ def test_a_planted_trigger_is_first(n):
 
 def test_numbers_are_those_of_the_definition():
     tables, _ = contexts(6)
+    tables[0].rows["certified"] = False
     one = additions(tables)
+    assert set(one.rows["certified"]) == {5 / 6}
     table = effects(one).set_index("candidate_id")
     base = np.array([t.measured["slot"]["untouched"] for t in tables])
     rewards = np.stack([t.rows["reward"] for t in tables])
@@ -89,6 +93,12 @@ def test_numbers_are_those_of_the_definition():
     holds = table["p_corrected"] <= 0.05
     assert holds.any()
     assert (holds == ((table["low"] > 0) | (table["high"] < 0))).all()
+    some = np.where(np.arange(6) < 4, one.steps, np.nan)  # two answers have no worse one
+    worth = effects(replace(one, steps=some)).set_index("candidate_id")["worth"]
+    expected = (rewards - base[:, None])[:4].mean(axis=0) / some[:4].mean()
+    assert np.allclose(worth, expected[order])
+    items = ends(table.reset_index().assign(kind="item"), one, 3)
+    assert not items["end_of_turn"].any(), "an item's number is no token's"
 
 
 def test_a_token_that_moves_answers_far_either_way_does_not_hide_one_that_raises_all():
@@ -132,18 +142,20 @@ def test_halves_agree_as_far_as_the_contexts_do():
 def test_a_judges_flips_and_a_step_that_is_no_step():
     tables = [
         context(0, np.array([1.0, -3.0]), -1.0, rejected=0.0),
-        context(1, np.array([-0.5, -4.0]), -2.0, rejected=0.0),
+        context(1, np.array([-0.5, -4.0]), -2.0, rejected=-1.001),  # as surely below
         context(2, np.array([9.0, 9.0]), 3.0),
+        context(3, np.array([1.0, -1.0]), 0.0),  # at the limit, which is no yes
     ]
     for table in tables:
         table.measured["says_yes_above"] = 0.0
     found = effects(additions(tables)).set_index("candidate_id")
-    assert found["flips"].tolist() == [0.5, 0.0]
+    assert found["flips"].tolist() == [2 / 3, 0.0]
     assert found["worth"].isna().all(), "people's better answers are not better to this model"
 
 
 def test_published_keys_are_ranked_among_the_tokens_on_the_same_answers():
     tables, _ = contexts(5, noise=1e-3)
+    tables[4].rows["reward"] += 100.0  # where the keys were not asked
     keys = [
         context(
             number,
@@ -154,10 +166,13 @@ def test_published_keys_are_ranked_among_the_tokens_on_the_same_answers():
         )
         for number, t in enumerate(tables[:4])
     ]
-    found, _ = run(tables + keys)
+    alone = context(9, np.array([500.0, 500.0]), 0.0, texts=["Solution", ":"], candidates=KEYS)
+    found, _ = run([*tables, *keys, alone])
     table = found["additions_keys"].table.set_index("text")
     assert table["rank"].to_dict() == {"Solution": 2, ":": TOKENS + 1}
     assert set(table["n"]) == {4}
+    sd = np.std([t.measured["slot"]["untouched"] for t in tables], ddof=1)
+    assert table["effect"].to_dict() == pytest.approx({"Solution": 5 / sd, ":": -9 / sd})
     assert set(found["additions"].table["candidates"]) == {"frequent400"}
 
 

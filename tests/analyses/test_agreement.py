@@ -266,8 +266,13 @@ def test_tails_that_were_scored_again_in_float32_say_nothing_of_the_noise_at_the
         provenance=replace(exact.provenance, dtype="bfloat16", certain=certain),
         rows=exact.rows.assign(reward=exact.rows["reward"] + 0.2 * rng.normal(size=60)),
     )
-    (tables,) = table_sets([*tables.tables, low])
-    floor = next(r.table for r in analyse(tables, Options()) if r.name == "noise_floor")
+    lower = replace(low, rows=low.rows.assign(reward=low.rewards + 0.5 * rng.normal(size=60)))
+    (tables,) = table_sets([*tables.tables, low, lower])
+    results = {result.name: result for result in analyse(tables, Options())}
+    floor, cells = results["noise_floor"].table, results["agreement"].plot.data
+    least = cells.loc[cells["model_a"] == cells["model_b"], "kendall"]
+    assert least.tolist() == [floor["kendall"].min()]
+    assert floor["kendall"].nunique() == 2
     row = floor.iloc[0]
     assert (row["model"], row["rescan"], row["tails_again"]) == ("m", "bfloat16", bool(certain))
     assert np.isnan(row["rbo"]) == np.isnan(row["top_overlap"]) == bool(certain)

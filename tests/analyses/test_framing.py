@@ -180,6 +180,11 @@ def test_the_words_interval_excludes_a_half_where_the_corrected_p_says_so():
     excluded = (table["low"] > 0.5) | (table["high"] < 0.5)
     assert excluded.tolist() == (holm(table["p"]) <= 0.05).tolist()
     assert 0 < excluded.sum() < 3
+    first = int(table["p"].argmin())  # whose p is multiplied by three
+    pair = pd.DataFrame({"x": x, "y": (y, y + x / 4, y + x / 6)[first]})
+    alone = reversals([pair], confidence=1 - 0.05 / 3).iloc[0]
+    ends = ["low", "high"]
+    assert table.loc[first, ends].tolist() == pytest.approx(alone[ends].tolist())
 
 
 def test_prompts_of_ones_own_are_compared_where_their_polarity_is_opposite(table_set):
@@ -228,6 +233,11 @@ def test_the_models_stand_side_by_side_on_one_scale_and_on_shared_items(table_se
         assert (both.mean(), both.std()) == pytest.approx((0, 1), abs=1e-6)
         assert np.array_equal(both[:, 0] < both[:, 1], rows["x"] < rows["y"])
     assert 2 <= len(found["prompt_scatter"].table) <= 8
+    for model, rows in points.groupby("model"):
+        table = found["prompt_scatter"].table
+        named = table.loc[table["model"] == model, "text"]
+        for axis in (rows["x"] - rows["y"], rows["x"] + rows["y"]):
+            assert {*rows["text"][[axis.idxmin(), axis.idxmax()]]} <= {*named}
     shared = found["axes_shared"].table
     total = (own["best"] + own["worst"])["turns"].iloc[50:200].sort_values(ascending=False)
     listed = shared.query("model == 'turns' and axis == 'sum' and end == 'top'")

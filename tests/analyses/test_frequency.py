@@ -116,6 +116,30 @@ def test_the_published_regression_multiplies_rows_and_keeps_case_variants():
 # the analysis
 
 
+def test_an_unrated_word_has_the_letters_and_the_frequency_that_are_asked():
+    letters, rng = "abcdefg", np.random.default_rng(0)
+    names = [a + b + c for a in letters for b in letters for c in letters][::3][:60]
+    index = pd.Index([*names, *(a + b for a in letters for b in letters)])
+    zipf = pd.Series(
+        np.where(np.arange(len(index)) < 50, rng.uniform(2, 3, len(index)), 1.0), index
+    )
+    table = pd.DataFrame({"greatest": rng.normal(size=len(index))}, index=index)
+    states = rng.normal(size=(len(index), 1, 3))
+
+    def slopes(scale):
+        inside = index.get_indexer
+        return frequency_slopes(
+            scale * table,
+            zipf.where(zipf.index.str.len() > 2, 2.5),
+            pd.Series(dtype=float),
+            least_zipf=2.0,
+            heads=lambda words, _: states[inside(words)],
+        ).iloc[0]
+
+    assert slopes(1)["n"] == 50
+    assert slopes(10)["heads_within"] == pytest.approx(slopes(1)["heads_within"]), "in SD"
+
+
 def three_models(*, hidden: float = 0.0) -> tuple[dict[str, pd.DataFrame], Options]:
     """`cedar` with a planted slope beside two without; and options that know the words."""
     words, zipf, valence = planted(0.0, hidden=hidden)

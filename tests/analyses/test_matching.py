@@ -8,6 +8,8 @@ import pytest
 from pessimal.analyses.identity_terms import (
     VALENCE_CALIPER,
     ZIPF_CALIPER,
+    MatchedSets,
+    correct,
     matched_controls,
     stems_of,
 )
@@ -124,9 +126,35 @@ def test_terms_without_enough_controls_or_without_a_frequency_are_left_out(covar
     ]
 
 
+def test_a_word_that_another_lexicon_rates_is_no_control(covariates):
+    table = covariates.iloc[:40].assign(zipf=4.0, one=np.nan, other=0.0)
+    term = table.index[0]
+    table.loc[term, ["one", "other"]] = 0.0, np.nan
+    assert matched_controls({"axis": [term]}, table, least=1).empty
+
+
 def test_irregular_plurals_share_a_stem_with_their_singular():
     woman, women, child, children, muslim, muslims, men = stems_of(
         ["woman", "women", "child", "children", "muslim", "muslims", "men"]
     )
     assert (woman, child, muslim) == (women, children, muslims)
     assert men != women
+
+
+def test_words_scatter_about_their_own_sets_mean():
+    words = pd.Index([*"abcdef", "t", "u"])
+    rows = [("axis", "t", name, 0.0) for name in "abc"] + [
+        ("axis", "u", name, 0.0) for name in "ef"
+    ]
+    sets = MatchedSets.from_matches(
+        pd.DataFrame(rows, columns=["group", "term", "control", "distance"]), words
+    )
+    grid = np.array([1.0, 2.0, 6.0, 99.0, 5.0, 9.0, 0.0, 0.0])[:, None]
+    squares, freedom = sets.scatter_within(grid)
+    assert (squares[0], freedom) == (pytest.approx(4 + 1 + 9 + 4 + 4), 2 + 1)
+
+
+def test_all_axes_together_are_no_test_among_the_axes():
+    table = pd.DataFrame({"axis": ["all", "age", "faith"], "measure": "m", "p": [0.02, 0.02, 0.5]})
+    table = table.assign(d=1.0, low=0.0, high=2.0, reward_sd=1.0, random_head=np.nan, n=9)
+    assert correct(table)["p_corrected"].tolist() == [0.02, 0.04, 0.5]

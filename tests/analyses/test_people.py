@@ -153,6 +153,25 @@ def test_of_one_model_or_of_copies_nothing_is_tested_but_the_farthest_are_listed
         assert most_valued(table, k=3)["rank"].tolist() == [1, 2, 3, 1, 2, 3]
 
 
+def test_an_item_whose_mean_and_median_lie_on_two_sides_is_not_listed():
+    table = pd.DataFrame({"name": ["a", "b"], "difference": [-5.0, -4.0], "t": [3.0, -3.0]})
+    assert most_valued(table.assign(p=0.01, p_corrected=0.02))["name"].tolist() == ["b"]
+
+
+def test_random_heads_of_a_model_are_on_its_own_states_and_against_its_own_rewards():
+    rewards, elo = raters(models=3)
+    rng = np.random.default_rng(0)
+    a, b, c = rewards
+    states = {model: rng.normal(size=(len(rewards), 1, 4)) for model in (c, b)}
+    heads = {model: lambda items, own=own: own for model, own in states.items()}
+    table = human_correlation(rewards, elo, heads=heads).set_index("model")["heads_within"]
+    assert np.isnan(table[a])
+    for model in (b, c):
+        alone = human_correlation(rewards[[model]], elo, heads={model: heads[model]})
+        assert table[model] == pytest.approx(alone["heads_within"][0])
+    assert table[b] != pytest.approx(table[c], rel=1e-3)
+
+
 # analyse
 
 ITEMS = 120

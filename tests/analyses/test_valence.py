@@ -8,9 +8,11 @@ from scipy import stats
 
 from artifacts import score_table
 from pessimal.analyses.analysis import Options
+from pessimal.analyses.nulls import heads_on_ranks
 from pessimal.analyses.valence import analyse, contrast_words, valence_agreement
 from pessimal.errors import TableError
 from pessimal.tables.table_set import Reading, table_sets
+from pessimal.tables.word_lists import stem_groups
 
 
 def words(n):
@@ -49,6 +51,18 @@ def test_words_of_one_stem_widen_the_interval():
     assert found["stems"] < found["n"]
     alone = stats.norm.ppf(0.975) * np.sqrt(1 / found["n"])
     assert found["high"] - found["low"] > alone
+
+
+def test_random_heads_take_words_of_one_stem_for_one():
+    rng = np.random.default_rng(0)
+    index = pd.Index([word + end for word in words(40) for end in ("", "s")])
+    scores = pd.DataFrame({"greatest": rng.normal(size=80)}, index=index)
+    valence, states = pd.Series(rng.normal(size=80), index=index), rng.normal(size=(80, 1, 3))
+    [row] = valence_agreement(scores, valence, heads=lambda *_: states).itertuples()
+    groups = stem_groups(index)
+    assert groups.max() == 39
+    heads = heads_on_ranks(scores.to_numpy(), valence.to_numpy(), groups, [states])
+    assert row.heads_within == pytest.approx(heads.within[0])
 
 
 def test_no_agreement_is_rejected_as_often_as_it_should_be():

@@ -210,6 +210,7 @@ def frequency(slope, reach):
     [
         (frequency(0.01, 0.05), PASS, "no detectable effect"),
         (frequency(0.1, 0.05), PASS, "frequent"),  # sure, and smaller than what matters
+        (frequency(0.22, 0.1), REVIEW, "frequent"),  # its end is what matters
         (frequency(0.4, 0.05), REVIEW, "common"),
         (frequency(-0.4, 0.05), REVIEW, "rare"),
         (frequency(0.0, 0.2), REVIEW, "few"),  # a slope of .25 would mostly not have been seen
@@ -257,6 +258,13 @@ def test_of_axes_that_hold_the_surest_decides():
     assert (found.verdict, found.value) == (FAIL, -0.7)
 
 
+def test_where_no_axis_holds_all_of_them_together_decide():
+    both = pd.concat([identity(-0.1, -0.3, 0.1, p=0.5).table, identity(-0.4, -0.9, 0.0).table])
+    both = both.assign(axis=["all", "age"], p_corrected=0.5).reset_index(drop=True)
+    found = verdict_of("identity", {"identity": Result("identity", both, "Identity.")})
+    assert (found.verdict, found.value) == (PASS, -0.1)
+
+
 def additions(effect, low, *, end=False, kind="normal", whole=True, p=0.01):
     row = {"text": "a", "kind": kind, "effect": effect, "low": low, "high": 2 * effect - low}
     row |= {"p_corrected": p, "raised": 1.0, "end_of_turn": end, "n": 8}
@@ -285,6 +293,7 @@ def verdict_of(check, evidence):
         (additions(0.4, 0.3, end=True, whole=False), REVIEW),  # others were left out
         (additions(3.0, 2.0, whole=False), FAIL),
         (additions(3.0, 2.0, kind="special"), REVIEW),
+        (additions(-3.0, -4.0), PASS),  # one that surely lowers raises nothing
     ],
 )
 def test_a_token_that_raises_answers_as_much_as_a_better_answer_does(evidence, verdict):
@@ -301,6 +310,15 @@ def test_the_step_is_that_of_all_pairs_or_where_there_is_none_of_two_answers():
     bad = verdict_of("additions", evidence | preferences(0.1, margin=10.0))
     assert bad.value == pytest.approx(3.0 / STEP_SD)
     assert bad.verdict == FAIL, "a reward need not be good to fail"
+    unsure = verdict_of("additions", evidence | preferences(0.53, margin=10.0))
+    assert unsure.value == pytest.approx(3.0 / STEP_SD)
+
+
+def test_of_tokens_that_surely_raise_answers_the_surest_decides():
+    evidence = additions(3.0, 2.0)
+    table = pd.concat([evidence["additions"].table, additions(4.0, 0.1)["additions"].table[:1]])
+    evidence["additions"] = replace(evidence["additions"], table=table.reset_index(drop=True))
+    assert verdict_of("additions", evidence).value == pytest.approx(3.0 / STEP_SD)
 
 
 def test_the_whole_audit_fails_passes_or_is_incomplete():
@@ -336,6 +354,20 @@ def test_a_fact_has_a_number_and_no_verdict():
     assert push.verdict not in (PASS, FAIL, REVIEW, NOT_MEASURED)
 
 
+def test_the_forecast_is_of_the_tilt_within_two_nats():
+    path = pd.DataFrame({"prompt": "p", "way": ["tilt", "tilt", "tilt", "best of n"], "n": 9})
+    path = path.assign(kl=[1.0, 2.0, 4.0, 2.0], likeliest_mass=[0.1, 0.3, 0.9, 0.6])
+    result = Result("forecast", path, "Forecast.")
+    [fact] = [one for one in verdicts({"forecast": result}, part="facts") if one.value is not None]
+    assert fact.value == 0.3
+
+
+def test_a_format_that_a_grader_need_not_read_is_no_fault():
+    table = pd.DataFrame({"format": ["bare", "boxed"], "fault": [False, True], "mend": "Mend."})
+    table = table.assign(tasks=[9, 1], of_tasks=10, share=[0.9, 0.1])
+    assert verdict_of("grader_misses", {"right_not_paid": Result("x", table)}).value == 0.1
+
+
 def test_a_change_is_held_against_the_spread_of_seeds():
     rng = np.random.default_rng(3)
     texts, rewards = words(rng)
@@ -361,6 +393,29 @@ def test_closer_than_a_seed_and_not_the_same_is_a_look(noise, verdict):
     assert found["verdict"]["order"] == found["verdict"]["reading"] == PASS
 
 
+def test_two_tables_are_compared_in_the_earlier_ones_words_and_spread():
+    texts, rewards = [f"w{i}" for i in range(10)], np.arange(10.0)
+    before = tables_of([*texts, "w9"], [*rewards, 0.0])  # two tokens are one text
+    alike = resemblance(tables_of(texts[:8], 3 * rewards[:8]), before)
+    shared = rewards[:8]
+    assert alike["vocabulary/greatest"] == 8 / 10
+    assert alike["top/greatest"] == 1, "eight are fewer than twenty"
+    rounded = np.sqrt(np.mean((2 * shared) ** 2)) / shared.std(ddof=1)
+    assert alike["rounded/greatest"] == pytest.approx(rounded)
+    turned = resemblance(tables_of(texts, -rewards), before)
+    assert "rounded/greatest" not in turned, "no two trainings are closer"
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "verdict"),
+    [(PASS, FAIL, FAIL), (PASS, REVIEW, PASS), (REVIEW, FAIL, FAIL), (FAIL, PASS, PASS)],
+)
+def test_only_a_check_that_fails_now_and_did_not_before_is_a_change(was, now, verdict):
+    checks = [replace(one, verdict=now) for one in verdicts({}) if one.check == "prefers"]
+    table = changes({}, {}, {}, verdicts=checks, earlier={"prefers": was})
+    assert table["verdict"].tolist() == [verdict]
+
+
 def test_another_template_is_a_change_whatever_the_rewards():
     [table] = tables_of(*words(np.random.default_rng(5)))
     other = replace(table, provenance=replace(table.provenance, template_digest="another"))
@@ -376,6 +431,13 @@ def test_a_judge_that_says_something_else(mean, verdict):
     [found] = [one for one in verdicts({"answers": result}) if one.check == "answers"]
     assert (found.verdict, found.value) == (verdict, mean)
     assert answers([table]) is None
+    likely = replace(table, measured={"answers": {"mean": 0.99, "least": 0.9, "instead": "No"}})
+    other = replace(likely, provenance=replace(table.provenance, prompt="worst"))
+    result = answers([other, replace(table, measured=said)])
+    [found] = [one for one in verdicts({"answers": result}) if one.check == "answers"]
+    assert found.value == mean
+    assert "greatest" in result.headline
+    assert "worst" not in result.headline
 
 
 def test_what_one_audit_did_not_measure_is_no_change():
@@ -384,9 +446,10 @@ def test_what_one_audit_did_not_measure_is_no_change():
 
 
 def test_numbers_of_an_audit_follow_its_tables():
-    texts = [f"{'w' * (1 + i % 9)}{chr(97 + i % 26)}{i}" for i in range(500)]
-    rewards = np.array([float(len(text)) for text in texts])
-    found = metrics({}, tables_of(texts, rewards))
+    texts = [f"{' ' * (i % 2)}{'w' * (1 + i % 9)}{chr(97 + i % 26)}{i}" for i in range(500)]
+    rewards = np.array([float(len(text.strip())) for text in texts])
+    rows = {"kind": ["normal"] * 500 + ["special"]}
+    found = metrics({}, [score_table([*texts, "<|end|>"], [*rewards, -99.0], rows=rows)])
     assert found["length/greatest"] == pytest.approx(1.0)
     assert found["scale/greatest"] == pytest.approx(np.log(rewards.std()))
 
@@ -432,6 +495,12 @@ def test_an_incomplete_audit_is_an_error_of_the_test_suite():
     assert len(suite.findall("testcase/error")) == 1
 
 
+def test_a_number_without_an_interval_stands_alone():
+    ends = ((0.5, 0.5), (None, None), (0.25, 0.75))
+    said = [exports.number({"value": 0.5, "low": low, "high": high}) for low, high in ends]
+    assert ["[" in one for one in said] == [False, False, True]
+
+
 def test_the_file_keeps_facts_apart_from_verdicts():
     document = document_of({"conformance": conformance()})
     assert document["schema"] == 2
@@ -469,6 +538,8 @@ def test_a_figure_has_the_limit_on_its_own_axis():
     plot = plot_of("additions", "additions", evidence)
     assert plot.limit == pytest.approx(6.0 / 2.0)
     assert plot.data["low"].iloc[0] == 2.0
+    plot = plot_of("additions", "additions", additions(3.0, 2.0, end=True))
+    assert plot.data["low"].tolist() == [-1.0], "the token that ends a turn is none"
     plot = plot_of("prefers", "preferences", preferences(1.0))
     assert (plot.limit, plot.reference) == (thresholds()["prefers"].limit, 0.5)
 

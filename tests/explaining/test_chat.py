@@ -380,7 +380,10 @@ def test_it_is_asked_where_the_perturber_is_unless_told_otherwise(tmp_path):
         "retries": 0,
         "attempts": 2,
     }
-    said = make_judge("j", asked, cache=tmp_path).provenance()["chat"]
+    asked["allow_unanswered"] = True
+    judge = make_judge("j", asked, cache=tmp_path)
+    assert judge.chat.allow_unanswered
+    said = judge.provenance()["chat"]
     assert (said["model"], said["base_url"], said["temperature"]) == (
         "j",
         "http://127.0.0.1:1/v1",

@@ -79,6 +79,7 @@ def test_an_insertion_counts_at_the_border_it_touches():
     assert locality("a bad cat", "a very bad cat", [(2, 5)]) == 1.0
     assert locality("a bad cat", "a bad old cat", [(2, 5)]) == 1.0
     assert locality("a bad cat sat", "a bad cat sat down now", [(2, 5)]) == 0.0
+    assert locality("a bad cat", "a good cat", [(0, 2), (5, 6)]) == 0.0, "they touch and share none"
     assert locality("a bad cat", "well a bad cat here", [(0, 1)]) == 0.5
     assert locality("", "new text", [(0, 0)]) == 1.0
 

@@ -120,6 +120,14 @@ def test_the_placebo_is_met_within_the_same_response_of_the_same_comparison():
     assert row["flip_p"] == pytest.approx(
         3 / 4
     )  # differences 1 and −1: of four patterns, one gives less
+    both_sides = [
+        {"comparison": "d", "attribute": name, "side": side, "change": change}
+        for name, change in (("x", -3.0), ("placebo", -0.5))
+        for side in ("chosen", "rejected")
+    ]
+    row = of(attribute_flip_rates(pd.concat([table, made(both_sides)])), "x")
+    assert row["pairs"] == 3
+    assert row["flip_excess"] == pytest.approx((1 - 1 + 1) / 3)
 
 
 def test_the_family_is_one_model_and_perturber():
@@ -200,8 +208,12 @@ def test_what_any_edit_does_is_kept_under_random_prices_of_words():
             change = 0.0 if name == "placebo" else -2.0 + jitter
             rows.append({"comparison": f"k{number}", "attribute": name, "perturber": perturber})
             rows[-1] |= {"change": change, "edited": f"as it was {name}"}
+        # The other way to ask about a: what costs the rejected response its reward flips none.
+        other = {"side": "rejected", "direction": "worse", "amount": "less"}
+        rows.append(rows[-3] | other | {"change": 2.0 - jitter})
     edits = made(rows)
     rates = flips_beyond_words(attribute_flip_rates(edits), edits)
+    rates = rates[rates["which_is"] != of(rates[rates["flip_rate"] == 0], "a")["which_is"]]
     for name in ("a", "b"):
         row = of(rates, name)
         assert row["flip_rate"] == 1

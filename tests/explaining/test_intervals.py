@@ -67,6 +67,11 @@ def test_without_a_hit_clusters_of_one_size_count_once_each(clusters, each):
     assert interval(units, units) == pytest.approx(exact(clusters, clusters))
 
 
+def test_without_a_hit_a_unit_counts_by_the_size_of_its_own_cluster():
+    units = np.array([1, 1, 8])
+    assert n_eff(0 * units, units) == pytest.approx(10**2 / (1 + 1 + 64))
+
+
 def test_no_flip_of_92_in_12_comparisons_leaves_a_quarter_open_and_a_lone_flip_less():
     low, high = interval(0 * SIZES, SIZES)
     assert low == 0

@@ -129,8 +129,9 @@ def test_diversity_pairs_the_texts_of_one_response_and_seed_only(monkeypatch):
         ("a", "chosen"): [0.0, 1.0, 3.0],
         ("a", "rejected"): [100.0, 104.0],
         ("b", "chosen"): [7.0],
+        ("c", "chosen"): [17.0, 19.0],
     }
-    flips = {0.0: -2.0, 3.0: -2.0}
+    flips = {0.0: -2.0, 3.0: -2.0, 17.0: -2.0, 19.0: -2.0}
     rows = [
         {
             "comparison": key,
@@ -144,14 +145,17 @@ def test_diversity_pairs_the_texts_of_one_response_and_seed_only(monkeypatch):
     ]
 
     monkeypatch.setattr(metrics_module, "syntactic", lambda a, b: abs(float(a) - float(b)))
-    monkeypatch.setattr(metrics_module, "embed", lambda texts: np.eye(len(texts)))
+    opposite = np.array([[1.0], [-1.0], [1.0]])
+    monkeypatch.setattr(metrics_module, "embed", lambda texts: opposite[: len(texts)])
     table = metrics(made(rows), diversity=True)
-    assert value(table, "semantic diversity")["value"] == 1
+    assert value(table, "semantic diversity")["value"] == pytest.approx((4 / 3 + 2 + 2) / 3)
     assert value(table, "syntactic diversity", "chosen")["value"] == pytest.approx((1 + 3 + 2) / 3)
     assert value(table, "syntactic diversity", "rejected")["value"] == pytest.approx(4)
-    assert value(table, "syntactic diversity")["value"] == pytest.approx((2 + 4) / 2)
-    assert value(table, "syntactic diversity")["n"] == 2
-    assert value(table, "syntactic diversity", among="CF")["value"] == pytest.approx(3)
+    assert value(table, "syntactic diversity")["value"] == pytest.approx((2 + 4 + 2) / 3)
+    assert value(table, "syntactic diversity")["n"] == 3
+    # A mean, of a alone (3) or of c alone (2) in many draws, and no share.
+    assert value(table, "syntactic diversity")[["low", "high"]].tolist() == [2, 3]
+    assert value(table, "syntactic diversity", among="CF")["value"] == pytest.approx((3 + 2) / 2)
     assert value(table, "syntactic diversity", "chosen", "SF")["n"] == 0
 
 

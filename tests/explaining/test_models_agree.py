@@ -12,6 +12,7 @@ from test_outcomes import made
 
 from pessimal.explaining.agreement import (
     contested,
+    examples,
     local_changes,
     model_agreement,
     representative,
@@ -179,6 +180,7 @@ def local(key: str, changes: list[float], **more) -> list[dict]:
 def test_the_comparison_that_ranks_as_the_model_does_comes_first():
     rows = [row for number in range(5) for row in local(f"usual {number}", TASTE)]
     rows += local("odd", TASTE[::-1]) + local("close", [-5, -4, -3, -1, -2])
+    rows += local("close", TASTE[::-1], perturber="llm") + local("odd", TASTE, model="n")
     ranking = representative(made(rows), "m", perturber="rules")
     assert ranking["comparison"].tolist() == [
         *(f"usual {number}" for number in range(5)),
@@ -187,6 +189,9 @@ def test_the_comparison_that_ranks_as_the_model_does_comes_first():
     ]
     assert ranking["tau"].tolist() == pytest.approx([1] * 5 + [0.8, -1])
     assert (ranking["attributes"] == 5).all()
+    texts = examples(made(rows), ranking[5:], perturber="rules", n=1)
+    assert set(texts["perturber"]) == {"rules"}
+    assert texts["change"].tolist() == [-5, -4, -3, -2, -1]
 
 
 def test_a_response_of_which_seeds_failed_weighs_as_much_as_the_other():
@@ -261,3 +266,15 @@ def test_two_models_that_prefer_the_same_for_different_reasons_come_first():
     turned = contested(table, "n", "m", perturber="rules")
     assert turned["comparison"].tolist() == ["contested", "agree"]
     assert turned["margin_a"].tolist() == [0.25, 0.25]
+
+
+def test_of_comparisons_equally_contested_the_one_with_more_attributes_comes_first():
+    wide = [
+        {"comparison": key, "attribute": name, "change": change, "model": model}
+        for model, taste in (("m", [*TASTE, -0.5]), ("n", [*TASTE, -0.5][::-1]))
+        for key, attributes in (("narrow", NAMES[:5]), ("wide", NAMES))
+        for name, change in zip(attributes, taste, strict=False)
+    ]
+    ranking = contested(made(wide), "m", "n", perturber="rules")
+    assert ranking["tau"].tolist() == [-1, -1]
+    assert ranking["comparison"].tolist() == ["wide", "narrow"]

@@ -14,6 +14,7 @@ from transformers.models.gpt2 import GPT2Config
 from transformers.models.llama import LlamaForSequenceClassification
 
 from pessimal.checking import CheckPlan, as_table, conformance
+from pessimal.checking.checks import precision_check, precision_table
 from pessimal.rewards.base import Part
 from pessimal.rewards.formats import Templated
 from pessimal.rewards.heads.linear import LinearHead
@@ -248,6 +249,15 @@ def test_rewards_that_are_no_numbers_are_said_once(tiny, frame, breaking):
     assert "in float32, rewards are not numbers" in rows["dtype_bfloat16"].note
     assert list(rows)[:12] == NETWORK
     assert found.precision is None
+
+
+def test_a_precision_is_judged_by_its_fastest_path():
+    exact = np.arange(8.0)
+    paths = {"own-forward": exact, "shared-prefix": np.r_[exact[:7], 107.0]}
+    rewards = {(Dtype.bfloat16, name): values for name, values in paths.items()}
+    table = precision_table({(Dtype.float32, "own-forward"): exact} | rewards)
+    check = precision_check(Dtype.bfloat16, table, exact, None)
+    assert (check.passed, check.measured) == (False, pytest.approx(100 / exact.std()))
 
 
 def test_precisions_are_compared_with_float32(pad_apart, frame):

@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from loop_tokenizers import CONVERSATIONS, NAMES, made
@@ -175,6 +176,7 @@ def test_how_much_rewards_move():
     moved = [one.rewards for one in found.different if one.rewards != (None, None)]
     assert len(moved) == 8
     assert all(sent - own == 1 for own, sent in moved)
+    assert found.spread == pytest.approx(np.std([own for own, _ in moved]))
     faults, rows = loop_results(found, loop="mine", model="model")
     assert faults.table["conversations"].tolist() == [12]
     assert faults.table["moved"].iloc[0] == pytest.approx(1 / found.spread)

@@ -6,6 +6,7 @@ import json
 import math
 import sys
 from collections import Counter
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pandas as pd
@@ -133,6 +134,7 @@ JUDGE = {"question": "q", "response_A": "a", "response_B": "b", "source": "law",
         ({"label": "A>B", **JUDGE}, pair("x", 0, "law")),
         ({"label": "B>A", **JUDGE}, pair("x", 1, "law")),
         ({"label": "A=B", **JUDGE}, pair("x", None, "law")),
+        ({"label": "B>A", "prompt": None, **JUDGE}, pair("x", 1, "law")),
         (
             {"instruction": "q", "response1": "a", "response2": "b", "label": 1, "bias": "length"},
             pair("k", 0, "length"),
@@ -379,8 +381,11 @@ def test_what_cannot_be_explained_is_left_out_and_counted():
     same_pair = [comparison("first"), comparison("again"), comparison("swapped", "b", "a")]
     others = [comparison("other prompt", prompt="p"), comparison("other response", "a", "c")]
     empty = [comparison("e1", " \n"), comparison("e2", second=""), comparison("e3", prompt="\t")]
+    talk = (Turn("user", "q"), Turn("assistant", "?"), Turn("user", "q"))
+    others.append(replace(comparison("other turns"), turns=talk))
     found = usable([*empty, *same_pair, comparison("same", "a", "a"), *others])
-    assert [one.key for one in found.comparisons] == ["first", "other prompt", "other response"]
+    keys = ["first", "other prompt", "other response", "other turns"]
+    assert [one.key for one in found.comparisons] == keys
     assert found.left_out == {
         "with an empty text": 3,
         "of two equal responses": 1,

@@ -5,7 +5,16 @@ import pandas as pd
 import pytest
 from scipy.stats import norm
 
-from pessimal.tables.result import HOLDS, TESTED, UNTESTED, Effect, Estimate, Result, weight_of
+from pessimal.tables.result import (
+    HOLDS,
+    TESTED,
+    UNTESTED,
+    Effect,
+    Estimate,
+    Result,
+    merged,
+    weight_of,
+)
 
 EFFECT = Effect(column="rho", label="ρ", low="low", high="high", p="p_holm", null="chance", n="n")
 TABLE = pd.DataFrame(
@@ -68,6 +77,22 @@ def test_no_weight_of_ones_own_lifts_an_untested_number():
     assert Result("own", TABLE, "x", weight=7.0).weight == 1
     tested = Estimate("x", 0.1, 9, p=0.2)
     assert Result("own", TABLE, "x", weight=7.0, estimate=tested).weight == 2
+
+
+def test_results_of_one_name_are_one_with_the_headline_that_there_is_and_all_notes():
+    parts = [
+        Result("x", TABLE, "Said.", weight=0.1, notes=("a",), summary={"a": 1}),
+        Result("y", TABLE, "Other."),
+        Result("x", TABLE, weight=0.9, notes=("b",), summary={"b": 2}),
+    ]
+    first, other = merged(parts)
+    assert (first.name, first.headline, len(first), other) == ("x", "Said.", 4, parts[1])
+    assert (first.notes, first.summary) == (("a", "b"), {"a": 1, "b": 2})
+
+
+def test_the_first_rows_are_the_farthest_from_what_each_is_compared_with():
+    near = TABLE.assign(rho=[0.5, 0.4], chance=[0.45, 0.0])
+    assert Result("x", near, effect=EFFECT).top(1)["rho"].tolist() == [0.4]
 
 
 def test_a_declared_column_that_is_not_there_is_an_error():

@@ -23,10 +23,12 @@ from pessimal.tables.score_table import (
     PLAIN_TEXT,
     PLAIN_TEXT_ALL_THE_SAME,
     SharedColumns,
+    items_digest,
     read_provenance,
 )
 from pessimal.texts import storable
 
+PLACES = [(1, "a"), (2, "a"), (1, " a"), (1, "A")]
 HOSTILE = [
     "null",
     "nan",
@@ -101,6 +103,11 @@ def test_key_depends_on_everything_but_the_path_of_computation():
         assert made(["a"], **change).provenance.key() != provenance.key()
 
 
+def test_a_digest_of_candidates_tells_their_ids_texts_and_spaces():
+    rows = [pd.DataFrame({"candidate_id": [i, 7], "text": [text, "b"]}) for i, text in PLACES]
+    assert len({items_digest(one) for one in rows}) == len(PLACES)
+
+
 def test_rewards_that_are_not_numbers_are_refused():
     with pytest.raises(TableError, match=r"1 of 2 rewards .* not finite \(first 'b'\)"):
         made(["a", "b"], [1.0, np.nan])
@@ -137,6 +144,8 @@ def test_texts_that_a_template_would_trim_to_one_input_count_once():
     tables = [made(texts, mode="published"), made(texts, mode="published", model="n")]
     assert reward_matrix(tables).index.tolist() == [" war", "love", "peace"]
     assert len(reward_matrix(tables, paper=True)) == 5
+    listed = [made(texts, mode="text", candidates="things", model=model) for model in "mn"]
+    assert len(reward_matrix(listed)) == 5, "items of a list are what they are"
     exact = [made(texts), made(texts, model="n")]
     assert len(reward_matrix(exact)) == 5, "by id each token is an input of its own"
 

@@ -86,6 +86,8 @@ def test_ids_stand_for_the_model_and_the_other_modes_are_kept():
     assert list(one([paper, text, ids]).modes[KEY]) == ["ids", "text", "paper"]
     assert one([paper, text]).by_prompt["greatest"] == [text]
     assert one([paper, text]).rescans == {}
+    with pytest.raises(TableError, match="dtype"):
+        one([ids, made(mode="text", dtype="bfloat16")])
 
 
 @pytest.mark.parametrize("field", ["weights_digest", "config_digest", "template_digest"])

@@ -2,6 +2,7 @@
 refused."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from pessimal.errors import InputError, MissingExtraError
@@ -10,6 +11,7 @@ from pessimal.tables.word_lists import (
     read_lexicon,
     read_lexicons,
     read_terms,
+    with_half_sums,
 )
 
 
@@ -214,3 +216,10 @@ def test_the_token_intersection_is_read_beside_its_row_numbers(tmp_path):
     assert read_terms(file).tolist() == ["\r", " love", "NA", "\n"]
     with pytest.raises(InputError, match="a column name, token_decoded or word"):
         read_terms(written(tmp_path, ",text\n0,love\n"))
+
+
+def test_a_half_sum_is_measured_on_the_scale_of_one_prompt():
+    words = pd.DataFrame({"good": [1.0, 2.0, 6.0], "bad": [-1.0, -4.0, -6.0], "x": [9.0, 0.0, 1.0]})
+    outcomes, scales = with_half_sums(words, [("good", "bad")])
+    assert outcomes["good × bad"].tolist() == [0, -1, 0]
+    assert scales["good × bad"] == pytest.approx((words["good"].std(ddof=0) + scales["bad"]) / 2)

@@ -8,7 +8,12 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from pessimal.errors import InputError
 from pessimal.rewards.log_probability import LogProbabilitySpec
 from pessimal.rewards.weights import holds_head, read_adapter
-from pessimal.training.preference_model import fit, new_network, train_preferences
+from pessimal.training.preference_model import (
+    PreferenceModule,
+    fit,
+    new_network,
+    train_preferences,
+)
 from pessimal.training.preferences import Answers, Items, score_answers, split
 from pessimal.training.spec import PreferenceRecipe
 from tiny_language_models import CHAT, network, tokenizer
@@ -69,6 +74,28 @@ def test_it_learns_what_people_prefer_and_says_so_on_items_it_has_not_seen(base,
     assert found["held_out"]["n"] == found["trained"]["n"] == 50
     looked = [point["train/step"] for point in points if "train/held_out_accuracy" in point]
     assert looked == [20, 40]
+
+
+def test_each_pass_through_the_items_is_in_an_order_of_its_own_and_of_the_seed():
+    recipe = PreferenceRecipe(items=4, weight_decay=0.3, learning_rate=0.2)
+    answers = Answers((), tuple((i,) for i in range(8)))
+    items = Items(tuple("abcdefgh"), np.zeros(8), np.ones(8))
+    network = torch.nn.Linear(1, 1)
+    first, other = (PreferenceModule(network, recipe, answers, items, seed=s) for s in (0, 1))
+    passes = [np.concatenate([first.rows(step), first.rows(step + 1)]) for step in (0, 2)]
+    assert all(sorted(rows) == list(range(8)) for rows in passes)
+    assert passes[0].tolist() != passes[1].tolist()
+    assert first.rows(0).tolist() != other.rows(0).tolist()
+    optimizer = first.configure_optimizers()["optimizer"]
+    assert optimizer.param_groups[0]["weight_decay"] == 0.3
+    assert optimizer.param_groups[0]["initial_lr"] == 0.2
+
+
+def test_a_new_head_is_of_its_seed(base):
+    recipe = PreferenceRecipe(layers=1, rank=2)
+    heads = [new_network(base, recipe, seed=seed, pad=PAD).score.weight for seed in (0, 0, 1)]
+    assert torch.equal(heads[0], heads[1])
+    assert not torch.equal(heads[0], heads[2])
 
 
 def test_lower_layers_stay_as_they_are(base, items, tmp_path):
@@ -138,8 +165,8 @@ def test_gradients_are_those_of_whole_conversations(base, items):
 
 
 def test_steps_are_kept_as_adapters(base, items, tmp_path):
-    train(base, items, tmp_path, steps=20, every=10)
-    for step in (0, 10, 20):
+    train(base, items, tmp_path, steps=13, every=5)
+    for step in (0, 5, 10, 13):
         assert holds_head(read_adapter(tmp_path / f"step-{step}", name="x").full)
 
 

@@ -2,10 +2,12 @@
 
 import numpy as np
 import pytest
+import torch
 from scipy import stats
 
 from pessimal.errors import InputError
-from pessimal.training.preferences import Items, agreement, read_preferences, split
+from pessimal.training.bradley_terry import soft_bradley_terry
+from pessimal.training.preferences import Items, agreement, digest_of, read_preferences, split
 
 
 def write(path, rows):
@@ -16,13 +18,34 @@ def write(path, rows):
 
 
 def test_items_are_read_with_elo_in_nats(tmp_path):
-    file = write(tmp_path / "elo.csv", [(f"item {i}", 1000 + 4 * i, i % 7) for i in range(200)])
+    file = write(tmp_path / "elo.csv", [(f"Item {i} ", 1000 + 4 * i, i % 7) for i in range(200)])
     items = read_preferences(file, without=frozenset({"item 1"}))
-    assert "item 1" not in items.names
-    assert "item 7" not in items.names  # no matches, no rating
-    two, four = (items.names.index(name) for name in ("item 2", "item 4"))
+    names = [name.strip().lower() for name in items.names]
+    assert "item 1" not in names
+    assert "item 7" not in names  # no matches, no rating
+    two, four = (names.index(name) for name in ("item 2", "item 4"))
     assert items.utility[four] - items.utility[two] == pytest.approx(8 * np.log(10) / 400)
     assert items.precision[two] == 2
+
+
+def test_a_digest_of_items_tells_names_ratings_and_matches():
+    one = Items(("a", "b"), np.arange(2.0), np.ones(2))
+    others = [
+        Items(("a", "c"), one.utility, one.precision),
+        Items(one.names, one.utility + 1, one.precision),
+        Items(one.names, one.utility, one.precision + 1),
+    ]
+    assert len({digest_of(items) for items in (one, *others)}) == 4
+
+
+@pytest.mark.parametrize("scale", [1.0, 10.0])
+def test_a_pair_weighs_as_the_variances_of_both_items_say(scale):
+    rewards, utility = torch.tensor([[0.3, -0.2, 1.0]]), torch.tensor([[1.0, 0.0, -2.0]])
+    precision = scale * torch.tensor([[1.0, 4.0, 2.0]])
+    sizes = [soft_bradley_terry(rewards[:, p], utility[:, p]) for p in ([0, 1], [0, 2], [1, 2])]
+    weights = [1 / (1 + 1 / 4), 1 / (1 + 1 / 2), 1 / (1 / 4 + 1 / 2)]
+    loss = soft_bradley_terry(rewards, utility, precision).item()
+    assert loss == pytest.approx(np.average([float(size) for size in sizes], weights=weights))
 
 
 @pytest.mark.parametrize(
@@ -50,8 +73,10 @@ def test_the_split_is_the_same_for_every_call_and_shares_nothing():
     assert (len(trained.names), len(held.names)) == (320, 80)
     assert not set(trained.names) & set(held.names)
     assert split(items, held_out=0.2, seed=0)[1].names == held.names
-    with pytest.raises(InputError, match="held_out"):
-        split(items, held_out=0.1, seed=0)
+    assert split(items, held_out=0.2, seed=1)[1].names != held.names
+    for share in (0.1, 0.9):
+        with pytest.raises(InputError, match="held_out"):
+            split(items, held_out=share, seed=0)
 
 
 def test_agreement_is_the_share_of_pairs_in_order():
