@@ -416,3 +416,8 @@ def test_mistakes_are_reported_before_a_model_loads(
     assert code == 2, err
     assert message in err
     assert out == ""
+
+
+def test_a_time_may_have_parts_of_a_unit():
+    seconds = {"90s": 90, "1.5h": 5400, "0.5m": 30, " 2h ": 7200}
+    assert {text: parse_duration(text) for text in seconds} == seconds
