@@ -1,9 +1,11 @@
 """Looks that try every token: all responses, the most probable, and the certificate."""
 
+import pandas as pd
 import pytest
 import torch
 
 from pessimal.searching.exact import (
+    Certificate,
     certify,
     every_response,
     most_probable,
@@ -161,3 +163,10 @@ def test_within_too_small_a_budget_nothing_is_proven():
     found = most_probable(counter, length=4, allowed=every(30))
     assert not found.proven
     assert counter.used == found.forwards == 50
+
+
+def test_a_response_is_1_opt_only_where_its_last_change_was_tried():
+    """Six changes and the response itself are seven evaluations."""
+    neighbours = pd.DataFrame({"position": [0], "token": [5], "value": [0.0], "margin": [1.0]})
+    verdicts = [Certificate(1.0, n, 6, 0.1, neighbours).verdict for n in (1, 2, 6, 7)]
+    assert verdicts == ["not tried", "partly tried", "partly tried", "1-opt"]
