@@ -5,6 +5,7 @@ import re
 from dataclasses import replace
 from html.parser import HTMLParser
 from importlib.resources import files
+from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import numpy as np
@@ -18,6 +19,7 @@ from pessimal.errors import InputError
 from pessimal.explaining.views import to_json, views
 from pessimal.plots import Forest, Scatter, TokenTable
 from pessimal.report.artifact import Artifact, method
+from pessimal.report.cards import _effect
 from pessimal.report.page import MAX_ROWS, MAX_TABS, glossary, page
 from pessimal.report.scripts import drawing
 from pessimal.tables.comparisons import Comparison, Turn
@@ -606,3 +608,12 @@ def test_of_one_model_each_token_has_its_reward_and_each_prompt_its_wording(show
     cells = [e["text"] for e in tree.all("td", "extremes")]
     assert any(re.fullmatch(r"top2-alder-greatest\s*0\.50*", cell.strip()) for cell in cells)
     assert "What is greatest?" in tree.all("section", id="asked")[0]["text"]
+
+
+def test_a_card_shows_the_effect_that_is_farthest_from_its_null():
+    rows = [("m", "a", 0.10, 0.01), ("m", "b", 0.70, 0.01), ("m", "c", 0.02, 0.50)]
+    table = pd.DataFrame(rows, columns=["model", "axis", "auc", "p"])
+    effect = {"column": "auc", "p": "p", "null": 0.5, "symbol": "", "unit": ""}
+    shown = SimpleNamespace(name="valence", effect=effect, plot={})
+    found = _effect(SimpleNamespace(table=lambda name: table), shown, "m")
+    assert found == ("valence", "0.10", "a 2/3")
