@@ -58,8 +58,9 @@ PARTS = {
 """By type of artifact: what writes it, and where its tables are."""
 
 
-SHARED = "as everywhere"
-"""Before the columns of a docstring that mean the same in every table."""
+SHARED, INHERITED = "as everywhere", "as in "
+"""Before the columns of a docstring that mean the same in every table, and before the name of a
+table above it, all of whose columns a table has."""
 
 
 def descriptions(file: Path = DESCRIPTIONS) -> dict[str, dict[str, dict]]:
@@ -101,6 +102,10 @@ def read_tables(docstring: str) -> dict[str, dict]:
         name, _, text = line.removeprefix("- ").partition(": ")
         if not line.startswith("- "):
             tables[name] = table = {"what": text, "keys": "", "columns": {}, "named": {}}
+        elif name.startswith(INHERITED):
+            parent = tables[name.removeprefix(INHERITED)]
+            table |= {part: parent[part].copy() for part in ("columns", "named")}
+            table["keys"] = parent["keys"]
         elif name == SHARED:
             table["keys"] = text.replace(",", "")
         elif "(" in name:

@@ -414,22 +414,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             - mass: what the policy gives to the candidates that it is known of
         forecast_mitigations: The same at 1 nat, beside rewards with a bias taken out or another
             reward mixed in.
-            - as everywhere: model, prompt, low, high, n, candidates
-            - policy: the language model that is optimised
-            - feature: what is known of the candidates
-            - kl: KL divergence from the policy, in nats
-            - strength: λ of the tilt, per standard deviation of the reward
-            - before: mean under the policy, over the candidates that it is known of
-            - mean: the same when it is optimised
-            - change: the difference, in standard deviations under the policy
-            - best_of_n: change of best of n at the same KL
-            - turns_at: KL from which on more reward moves it back; missing where it does not turn
-                up to 10 nats
-            - turns_low: lower end of its interval
-            - turns_high: upper end
-            - support: effective number of candidates, or of answers that the policy wrote, among
-                those that it is known of; no interval below 50
-            - mass: what the policy gives to the candidates that it is known of
+            - as in forecast_drift
             - mitigation: `none`, `without:FEATURE`, `null_space:AXIS` or `mix:MODEL`
         forecast_gold: The reward and what is held to be good, people's Elo and other models'
             rewards, by how far it is optimised.

@@ -241,14 +241,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             - first: the first prompt
             - second: the second prompt
         axes_shared: The same among the candidates that all models share, as the published tables.
-            - as everywhere: end, text, model, candidates
-            - axis: difference (first − second) or sum
-            - rank: 1 is the outermost
-            - reward_first: reward under the first prompt
-            - reward_second: reward under the second prompt
-            - value: place on the axis, in units of reward
-            - first: the first prompt
-            - second: the second prompt
+            - as in axes
         prompt_scatter: The candidates that are named in the figure of all models under two prompts.
             - as everywhere: text, model, candidates
             - x: reward under the first prompt

@@ -222,17 +222,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             - p_corrected: p corrected by Benjamini and Hochberg over the items
             - turned: whether the prompt was turned round, bad answers being asked for
         valued: The items that models over- and undervalue most.
-            - as everywhere: n_models, p, prompt, candidates
-            - name: the item
-            - human_rank: rank by Elo
-            - model_rank: median rank over the models
-            - difference: model_rank less human_rank, in ranks; negative where models rank it higher
-            - lower_quartile: lower quartile of the models' ranks, less human_rank
-            - upper_quartile: upper quartile of the models' ranks, less human_rank
-            - t: Student's t of the models' mean rank against people's, positive where models rank
-                the item lower
-            - p_corrected: p corrected by Benjamini and Hochberg over the items
-            - turned: whether the prompt was turned round, bad answers being asked for
+            - as in rank_difference
             - end: overvalued or undervalued
             - rank: 1 is the farthest
     """

@@ -18,7 +18,6 @@ from pessimal.api.store import Store, publish_table, reward_inputs, store_at
 from pessimal.catalogue import ANSWERS, answers, named_prompts, run_of
 from pessimal.conversation import Asked, Context, Prefixed, Prompt, read_prefixes, with_prefixes
 from pessimal.errors import ConfigError
-from pessimal.options import existing_file
 from pessimal.progress import quiet_libraries
 from pessimal.rewards.base import Reward
 from pessimal.rewards.callable import prompts_of, read_tasks
@@ -26,7 +25,7 @@ from pessimal.rewards.log_probability import LogProbability
 from pessimal.rewards.obtain import fetch_base
 from pessimal.rewards.spec import Mode
 from pessimal.scoring.candidates import Candidates, item_candidates, tokens_for, vocabulary_of
-from pessimal.scoring.contexts import check_contexts, read_contexts
+from pessimal.scoring.contexts import check_contexts, find_contexts
 from pessimal.scoring.identify import forget_work, identify_all, locked, of_pass
 from pessimal.scoring.loop import wait_for_all
 from pessimal.scoring.proposals import answers_of, screened
@@ -114,7 +113,7 @@ def scan(
     several = with_prefixes(texts, prefixes or {}).items()
     answered: Mapping[str, Any] = contexts if isinstance(contexts, Mapping) else {}
     if isinstance(contexts, str | Path):
-        answered = read_contexts(existing_file("contexts", str(contexts)), slot)
+        answered = find_contexts(contexts, slot)
     model, name = to_reward(model, tasks=tasks, **options), "items"
     if candidates is None and model.tokenizer is None:
         candidates, name = answers(), ANSWERS

@@ -21,7 +21,6 @@ from pessimal.api.store import Artifact, Store, publish, registered_spec, reward
 from pessimal.catalogue import answers, named_prompts
 from pessimal.conversation import MARK, Context, Conversation, Turn
 from pessimal.errors import InputError, UserError
-from pessimal.options import existing_file
 from pessimal.plots import Heatmap
 from pessimal.progress import Counter, counted, quiet_libraries, steps
 from pessimal.rewards.base import Reward, require_network
@@ -29,7 +28,7 @@ from pessimal.rewards.ceiling import TEXTS, Bounds, unbounded, weighted_sum
 from pessimal.rewards.named import answering_to
 from pessimal.rewards.obtain import open_reward
 from pessimal.rewards.spec import Mode
-from pessimal.scoring.contexts import halves, read_contexts
+from pessimal.scoring.contexts import find_contexts, halves
 from pessimal.scoring.identify import identify
 from pessimal.scoring.scorer import ceiling as of_networks
 from pessimal.scoring.texts import text_scorer
@@ -84,9 +83,7 @@ def search(
     searched: Mapping[str, Any] = {}
     unseen: Mapping[str, Any] = {}
     if contexts is not None:
-        searched, unseen = halves(
-            read_contexts(existing_file("contexts", str(contexts)), options.get("slot"))
-        )
+        searched, unseen = halves(find_contexts(contexts, options.get("slot")))
     else:
         searched, unseen = named_prompts(prompts), named_prompts(held_out) if held_out else {}
     about: dict[str, Any] = {"length": length, "goal": goal, "held_out": unseen}

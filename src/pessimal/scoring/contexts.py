@@ -12,6 +12,7 @@ import numpy as np
 
 from pessimal.conversation import MARK, Context, Conversation, Turn, check_unread, read_messages
 from pessimal.errors import ConfigError, InputError
+from pessimal.options import existing_file
 from pessimal.tables.comparisons import Comparison, from_row
 from pessimal.texts import storable
 
@@ -54,6 +55,11 @@ def read_contexts(file: Path, slot: str | None) -> dict[str, Context]:
     if not contexts:
         raise InputError(f"contexts={str(file)!r} holds nothing; {EXPECTED}")
     return contexts
+
+
+def find_contexts(path: str | Path, slot: str | None) -> dict[str, Context]:
+    """`read_contexts` of a file that nothing has looked for yet. InputError where there is none."""
+    return read_contexts(existing_file("contexts", str(path)), slot)
 
 
 def sample(contexts: Mapping[str, Context], n: int | None, *, seed: int) -> dict[str, Context]:

@@ -24,11 +24,10 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallba
 from pessimal.catalogue import named_prompts
 from pessimal.conversation import Asked, filled
 from pessimal.errors import ConfigError, FrameError, ModelError
-from pessimal.options import existing_file
 from pessimal.rewards.formats import Templated
 from pessimal.rewards.frame import Frame, slot_frame
 from pessimal.scoring.candidates import vocabulary
-from pessimal.scoring.contexts import check_contexts, read_contexts
+from pessimal.scoring.contexts import check_contexts, find_contexts
 from pessimal.tables.word_lists import by_word, read_lexicon
 from pessimal.training.panel import Aside
 from pessimal.training.preferences import is_adapted, score_answers
@@ -127,9 +126,7 @@ class PessimalCallback(Aside, pl.Callback, TrainerCallback):
         check_contexts(contexts, slot, prompts)
         prompts = "greatest" if prompts is None else prompts
         self.asked: Mapping[str, Asked] = (
-            named_prompts(prompts)
-            if contexts is None
-            else read_contexts(existing_file("contexts", str(contexts)), slot)
+            named_prompts(prompts) if contexts is None else find_contexts(contexts, slot)
         )
         self.tokenizer, self.report = tokenizer, report
         self.every, self.watch, self.tails, self.seed = every, tuple(watch), tails, seed
