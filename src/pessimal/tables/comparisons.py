@@ -131,7 +131,7 @@ def load(
         rows: list[Any] = _hub_rows(HUB[source], revision=revision, split=split, subset=subset)
     else:
         files = _local_files(path, split=split, subset=subset)
-        rows = [_read(row) for file in files for _, row in _rows(file)]
+        rows = [_read(row) for file in files for _, row in numbered_rows(file)]
         if not all(isinstance(row, Mapping) for row in rows):
             raise InputError(f"{path} holds a row that is not an object, unlike {HUB[source]}")
     name, misfits = "-".join(filter(None, (source, subset, split))), list[str]()
@@ -158,7 +158,7 @@ def read_jsonl(
     path = Path(path)
     hint = ". To leave such rows out, type skip_bad=true" if option == "comparisons.path" else ""
     options: dict[str, Any] = {"name": storable(path.name.split(".")[0]), "hint": hint}
-    rows = _rows(path, option)
+    rows = numbered_rows(path, option)
     comparisons = read_rows(rows, where=f"{path}, line", broken=broken, **options)
     if not comparisons:
         why = f"; the first of {len(broken):,} broken rows: {broken[0]}" if broken else ""
@@ -483,13 +483,13 @@ def _local_files(path: Path, *, split: str, subset: str | None) -> list[Path]:
 
 
 def _read(row: object) -> object:
-    """A row of `_rows`; the InputError of one that is not JSON."""
+    """A row of `numbered_rows`; the InputError of one that is not JSON."""
     if isinstance(row, InputError):
         raise row
     return row
 
 
-def _rows(path: Path, option: str = "comparisons.path") -> list[tuple[int, object]]:
+def numbered_rows(path: Path, option: str = "comparisons.path") -> list[tuple[int, object]]:
     """(line or row from 1, row) of a file; of a line that is not JSON the InputError that says
     so."""
     if not path.name.endswith(SUFFIXES):

@@ -84,7 +84,7 @@ def naming(path: Path) -> Iterator[None]:
         raise
 
 
-def read_csv(path: Path) -> pd.DataFrame:
+def read_csv(path: Path, separator: str = ",") -> pd.DataFrame:
     """Every cell as the text it is; pandas would take `null` and `NA` for missing values.
 
     A line ends as the first one does. Before Python 3.13 the csv module left a lone `\\r` without
@@ -105,6 +105,7 @@ def read_csv(path: Path) -> pd.DataFrame:
         first, newline, _ = content.partition(b"\n")
         table = pd.read_csv(
             io.BytesIO(content),
+            sep=separator,
             dtype=str,
             keep_default_na=False,
             na_filter=False,
