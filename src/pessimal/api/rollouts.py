@@ -1,0 +1,697 @@
+"""`pessimal.rollouts`: what a reward pays for in what a policy wrote, what it pays for wrongly, and
+what training on it will amplify."""
+
+import hashlib
+import json
+import logging
+import math
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from pessimal.analyses.nulls import share_interval
+from pessimal.api.load import to_reward
+from pessimal.api.store import Artifact, Store, publishing, reward_inputs, store_at
+from pessimal.conversation import Turn
+from pessimal.errors import InputError
+from pessimal.options import parse_duration
+from pessimal.plots import Forest
+from pessimal.progress import counted
+from pessimal.rewards.base import Reward
+from pessimal.rewards.callable import TRUTHS, truths_of
+from pessimal.rollout_analysis import drift, halving
+from pessimal.rollout_analysis.features import (
+    Feature,
+    Features,
+    grade_answers,
+    load_features,
+    make_features,
+    save_features,
+)
+from pessimal.rollout_analysis.readers import read_rollouts, rollouts_of
+from pessimal.rollout_analysis.within import SAME, Within, contain, name_paid, select_forward
+from pessimal.tables.result import Effect, Result, Results, merged
+from pessimal.texts import literal
+
+log = logging.getLogger(__name__)
+
+MAX_NATURAL = 0.005
+"""Share of wrong rollouts that are paid above which, with its whole interval, a reward fails."""
+MAX_ROWS = 1000
+"""Rows of `amplified` and of `growth`, those farthest from 0."""
+COMPARED = 64
+"""Rollouts of which a grader is asked whether it gives the rewards of the file."""
+MIN_GRAFTED = 0.005
+"""Share of the rollouts that have a text which is grafted."""
+BATCH = 256
+MAX_WRONG = 5
+"""Features that go with wrong payment that are listed."""
+WRONG = ("kind", "feature", "aliases", "share", "paid_with", "paid_without", "phi", "p_corrected")
+WRONG += ("calls", "confirmed", "steps", "example", "n")
+PAID = Effect(
+    *("paid_more", "reward with the feature less without it, within prompts"),
+    *("low", "high", "p_corrected", 0.0),
+    of="rollouts",
+)
+
+
+class RolloutResults(Results):
+    """The results that the rollouts have of `signal`, `wrongly_paid`, `wrongly_refused`, `paid`,
+    `amplified` and `growth`."""
+
+    failures: tuple[str, ...] = ()
+    """Reasons for which nobody should train on this reward, as sentences."""
+    is_measured: bool = True
+    """Whether there is a truth or an answer, without which nothing is known to be paid wrongly."""
+    notes: tuple[str, ...] = ()
+    """What was left out and why, as sentences."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Rollouts, those of a group beside one another, with what follows from them."""
+
+    frame: pd.DataFrame
+    groups: np.ndarray
+    """(n,) from 0: rollouts of one prompt at one step."""
+    truths: list[tuple[str, ...]]
+    """The true answers to each prompt; none where they are unknown."""
+    right: np.ndarray | None
+    """(n,) 1 where a rollout is right, 0 where it is wrong, NaN where nobody knows; None without
+    truth and answer."""
+    features: Features
+    pairs: bool
+
+    @cached_property
+    def responses(self) -> list[str]:
+        """(n,) the texts."""
+        return self.frame["response"].tolist()
+
+    @cached_property
+    def conversations(self) -> list[tuple[Turn, ...]]:
+        """(n,) the prompts, as graders are asked."""
+        return [(Turn("user", prompt),) for prompt in self.frame["prompt"]]
+
+
+def rollouts(
+    source: str | Path | pd.DataFrame,
+    *,
+    reward: Any = None,
+    truth: str | None = None,
+    answer: str | None = None,
+    columns: Mapping[str, str] | None = None,
+    where: str = "answer",
+    tasks: str | Path | None = None,
+    budget: str | None = None,
+    scaled: bool = True,
+    private: bool = False,
+    name: str | None = None,
+    seed: int = 0,
+    cache: str = "runs/cache",
+    store: Store | str | Path | None = None,
+    progress: bool = False,
+    **options: Any,
+) -> RolloutResults:
+    """What a reward pays for in rollouts, within prompts; published as `rollouts` with a store.
+
+    Args:
+        source: the file or folder that a trainer wrote, or a table with a row for each rollout.
+        reward: a grader that can be asked, or a list of them: what `load` and `reward` take. One
+            scores rollouts that have no reward, several score all. A grader that pays or does not
+            is asked about corrupted rollouts, where true answers are known.
+        truth, answer: columns with trusted rewards (numbers) and with true answers (texts).
+        columns: columns by what they hold (`prompt`, `response`, `reward`, `group`, `step`, …),
+            where their names are not those that trainers write.
+        where: the part of a response that counts: answer, thought (inside `<think>`), or all.
+        tasks: JSONL file of prompts with the columns that the grader is given; by default each
+            prompt with its true answer as `answer`, `ground_truth` and their like.
+        budget: time that the grader may be asked for, such as 10m.
+        scaled: the trainer divides advantages by their standard deviation, as GRPO does.
+        private: publish no text of a rollout.
+        name: of the artifact; that of the file by default.
+        seed: of the permutations and of the halves of the prompts.
+        cache: folder for what a stopped analysis goes on from.
+        store: as for `scan`.
+        progress: draw a bar where there is a terminal.
+        options: of `load` or `reward`, for the grader.
+
+    Raises:
+        InputError: the rollouts cannot be read, or no prompt has several of them.
+        ConfigError: the grader cannot be opened.
+    """
+    columns = dict(columns or {}) | {
+        key: column for key, column in (("truth", truth), ("answer", answer)) if column is not None
+    }
+    in_memory = isinstance(source, pd.DataFrame)
+    read = (rollouts_of if in_memory else read_rollouts)(source, columns, where)
+    label = name or ("rollouts" if in_memory else Path(source).name.split(".")[0])
+    frame, groups = _sort_by_group(read.frame)
+    key = hashlib.sha256(pd.util.hash_pandas_object(frame, index=False).to_numpy().tobytes())
+    work = Path(cache) / "rollouts" / key.hexdigest()[:16]
+    work.mkdir(parents=True, exist_ok=True)
+    truths = [truths_of({"answer": text}) for text in frame.get("answer", [""] * len(frame))]
+    graders = _open_graders(reward, frame, truths, tasks, work, options)
+    sample = _prepare(frame, groups, truths, read.pairs, work, progress=progress)
+    notes = list(read.notes)
+    rewards = _score(sample, graders, work, notes, progress=progress)
+    end = time.monotonic() + (math.inf if budget is None else parse_duration(budget))
+    results = [_signal_result(rewards, sample)]
+    failures = _dead_failures(results[0].table)
+    for column in rewards if len(graders) > 1 else ["reward"]:
+        grader = graders.get(column) or next(iter(graders.values()), None)
+        asked = None if grader is None else _grader(grader, sample, rewards[column], work, end)
+        more, reasons = _analyse(
+            sample, column, rewards[column].to_numpy(float), asked,
+            scaled=scaled, seed=seed, progress=progress,
+        )  # fmt: skip
+        results += more
+        failures += [f"{column}: {reason}" if len(graders) > 1 else reason for reason in reasons]
+    results = merged(results)
+    store = store_at(store)
+    inputs: list[str] = []
+    about: dict[str, Any] = {"rollouts": len(frame), "prompts": int(groups[-1]) + 1}
+    about |= {"failures": len(failures), "source": read.source}
+    if store is not None and len(graders) == 1:
+        inputs, origin = reward_inputs(store.registry, next(iter(graders.values())))
+        about |= origin
+    with publishing(store, name=f"rollouts {label}", inputs=inputs, progress=progress) as publish:
+        files = {} if private else _write_tests(results, sample, reward)
+        artifact = Artifact("rollouts", label, inputs=inputs, summary=about, files=files)
+        folder = publish(artifact, [_hide(each) for each in results] if private else results).folder
+    shutil.rmtree(work, ignore_errors=True)
+    done = RolloutResults(results, folder=folder)
+    done.failures, done.notes = tuple(failures), tuple(notes)
+    done.is_measured = sample.right is not None
+    return done
+
+
+# --- Before the analysis.
+
+
+def _sort_by_group(frame: pd.DataFrame) -> tuple[pd.DataFrame, np.ndarray]:
+    """The rollouts with those of one prompt at one step beside one another, and their group (n,).
+    InputError where no prompt has several."""
+    keys = ["step", "group"] if "step" in frame else ["group"]
+    groups = frame.groupby(keys, sort=True).ngroup().to_numpy()
+    if np.bincount(groups).max() < 2:
+        raise InputError(
+            f"each of the {len(frame):,} prompts has one rollout, and rewards are compared within "
+            "prompts: give several rollouts of each, or name what they share by columns.group=NAME"
+        )
+    order = np.argsort(groups, kind="stable")
+    return frame.iloc[order].reset_index(drop=True), groups[order]
+
+
+def _open_graders(
+    reward: Any,
+    frame: pd.DataFrame,
+    truths: Sequence[tuple[str, ...]],
+    tasks: str | Path | None,
+    work: Path,
+    options: Mapping[str, Any],
+) -> dict[str, Reward]:
+    """The graders by name, with the tasks that they are given."""
+    if reward is None:
+        return {}
+    if tasks is None and any(truths):
+        tasks = work / "tasks.jsonl"
+        tasks.write_text(_tasks_text(frame, truths), encoding="utf-8")
+    given = reward if isinstance(reward, list | tuple) else [reward]
+    graders = dict[str, Reward]()
+    for each in given:
+        try:
+            grader = to_reward(each, tasks=tasks, **options)
+        except TypeError:
+            grader = to_reward(each, **options)
+        taken = [name for name in graders if name.split("#")[0] == grader.name]
+        graders[f"{grader.name}#{len(taken) + 1}" if taken else grader.name] = grader
+    return graders
+
+
+def _tasks_text(frame: pd.DataFrame, truths: Sequence[tuple[str, ...]]) -> str:
+    """A line of JSON for each prompt, with its true answer under every name that graders read."""
+    rows = {}
+    for prompt, texts in zip(frame["prompt"], truths, strict=True):
+        if texts:
+            rows.setdefault(prompt, {"prompt": prompt} | dict.fromkeys(TRUTHS, texts[0]))
+    return "".join(json.dumps(row) + "\n" for row in rows.values())
+
+
+def _prepare(
+    frame: pd.DataFrame,
+    groups: np.ndarray,
+    truths: list[tuple[str, ...]],
+    pairs: bool,
+    work: Path,
+    *,
+    progress: bool,
+) -> Sample:
+    """The rollouts with their features, read where a stopped analysis has made them."""
+    right = errors = None
+    responses = frame["response"].tolist()
+    if any(truths):
+        right, errors = grade_answers(responses, truths)
+        errors = errors if np.isfinite(errors).any() else None
+    if "truth" in frame:
+        trusted = frame["truth"].to_numpy(float)
+        middle = (np.nanmin(trusted) + np.nanmax(trusted)) / 2
+        right = np.where(np.isnan(trusted), np.nan, trusted > min(middle, np.nanmax(trusted) - 1e-9))
+    features = load_features(work)
+    if features is None:
+        prompts = frame["prompt"].tolist()
+        features = make_features(responses, prompts, groups, errors=errors, bar=progress)
+        save_features(features, work)
+    return Sample(frame, groups, truths, right, features, pairs)
+
+
+def _score(
+    sample: Sample,
+    graders: Mapping[str, Reward],
+    work: Path,
+    notes: list[str],
+    *,
+    progress: bool,
+) -> pd.DataFrame:
+    """(n, rewards): the file's rewards, or where it has none, or several graders are given, those
+    of the graders. One grader is compared with the file."""
+    known = np.isfinite(sample.frame["reward"]).all()
+    if not known and not graders:
+        raise InputError("the rollouts have no reward: give a grader, reward=FILE.py:FUNCTION")
+    numbers = list(range(len(sample.frame)))
+    if known and len(graders) < 2:
+        extra = [c for c in sample.frame.columns if c not in NOT_REWARDS]
+        rewards = sample.frame[["reward", *extra]].astype(float)
+        for name, grader in graders.items():
+            some = np.random.default_rng(0).permutation(numbers)[:COMPARED].tolist()
+            given = _ask(grader, sample, work)([(n, sample.responses[n]) for n in some])
+            other = int((~np.isclose(given, rewards["reward"].to_numpy()[some])).sum())
+            if other:
+                notes.append(
+                    f"{name} gives {other} of {len(some)} rollouts another reward than the file has."
+                )
+        return rewards
+    columns = {}
+    for name, grader in graders.items():
+        ask, given = _ask(grader, sample, work), np.full(len(numbers), np.nan)
+        with counted(f"{name} scores", unit="rollouts", total=len(numbers), bar=progress) as counter:
+            for start in range(0, len(numbers), BATCH):
+                part = numbers[start : start + BATCH]
+                given[part] = ask([(n, sample.responses[n]) for n in part])
+                counter.advance(len(part))
+        if missing := int(np.isnan(given).sum()):
+            raise InputError(f"{name} gives {missing:,} of the rollouts no finite reward")
+        columns[name] = given
+    return pd.DataFrame(columns if len(graders) > 1 else {"reward": given})
+
+
+NOT_REWARDS = (
+    *("prompt", "response", "group", "step", "truth", "answer", "advantage", "reward"),
+)
+"""Columns of rollouts that are no further rewards."""
+
+
+def _ask(grader: Reward, sample: Sample, work: Path) -> halving.Ask:
+    """A function that asks the grader, and keeps what it gave for an analysis that goes on."""
+    file = work / f"answers-{hashlib.sha256(grader.origin.encode()).hexdigest()[:12]}.jsonl"
+    known: dict[str, float] = {}
+    if file.is_file():
+        lines = file.read_text(encoding="utf-8").split("\n")[:-1]
+        known = dict(json.loads(line) for line in lines)
+
+    def ask(asked: Sequence[tuple[int, str]]) -> np.ndarray:
+        keys = [hashlib.sha256(f"{n} {text}".encode()).hexdigest()[:24] for n, text in asked]
+        new = [at for at, key in enumerate(keys) if key not in known]
+        if new:
+            conversations = [
+                (*sample.conversations[asked[at][0]], Turn("assistant", asked[at][1])) for at in new
+            ]
+            rewards = grader.rewards(conversations)
+            given = {keys[at]: float(value) for at, value in zip(new, rewards, strict=True)}
+            known.update(given)
+            with file.open("a", encoding="utf-8") as lines:
+                lines.writelines(json.dumps(pair) + "\n" for pair in given.items())
+        return np.array([known[key] for key in keys])
+
+    return ask
+
+
+def _grader(
+    grader: Reward, sample: Sample, rewards: pd.Series, work: Path, end: float
+) -> halving.Grader | None:
+    """The grader to be asked about corrupted rollouts; None where it does not pay or not, or true
+    answers are unknown."""
+    values = np.unique(rewards)
+    if not any(sample.truths) or len(values) != 2:
+        return None
+    return halving.Grader(_ask(grader, sample, work), sample.truths, float(values.mean()), end)
+
+
+# --- The analysis of one reward.
+
+
+def _analyse(
+    sample: Sample,
+    column: str,
+    rewards: np.ndarray,
+    grader: halving.Grader | None,
+    *,
+    scaled: bool,
+    seed: int,
+    progress: bool,
+) -> tuple[list[Result], list[str]]:
+    """The results of one reward, and why it fails."""
+    results, failures = list[Result](), list[str]()
+    if sample.right is not None:
+        line = pay_line(rewards, sample.right)
+        cores = [] if grader is None else _cores(sample, rewards >= line, grader, bar=progress)
+        for refused in (False, True):
+            result, reasons = _wrong_result(
+                sample, column, rewards, line, [c for c, is_refusal in cores if is_refusal == refused],
+                refused=refused,
+            )  # fmt: skip
+            results.append(result)
+            failures += reasons
+    results.append(_paid_result(sample, column, rewards, seed=seed))
+    results += _drift_results(sample, column, rewards, scaled=scaled)
+    return results, failures
+
+
+def pay_line(rewards: np.ndarray, right: np.ndarray) -> float:
+    """The reward from which a rollout counts as paid: of a grader that gives two rewards the
+    larger, else the median of the right rollouts."""
+    values = np.unique(rewards)
+    return float(values[-1] if len(values) <= 2 else np.median(rewards[right == 1]))
+
+
+def _cores(
+    sample: Sample, paid: np.ndarray, grader: halving.Grader, *, bar: bool
+) -> list[tuple[halving.Core, bool]]:
+    """What the grader pays for whatever the answer, and (True) what keeps it from paying."""
+    usable = np.array([bool(texts) for texts in sample.truths])
+    order = np.random.default_rng(0).permutation(len(paid))
+    wrong = [n for n in order.tolist() if usable[n] and sample.right[n] == 0]
+    unpaid = [n for n in wrong if not paid[n]]
+    asked = [n for n in wrong if paid[n]] + [
+        n for n in order.tolist() if usable[n] and paid[n] and sample.right[n] != 0
+    ]
+    grader.read_formats([n for n in order.tolist() if usable[n]])
+    unrelated = _one_per_prompt(sample.groups, unpaid)
+    cores = halving.find_cores(grader, sample.responses, asked, unrelated, bar=bar)
+    texts = [
+        feature.name
+        for feature, count in zip(sample.features.features, sample.features.counts, strict=False)
+        if feature.kind == "text" and count >= MIN_GRAFTED * len(paid)
+    ]
+    cores += [
+        core
+        for core in halving.graft(grader, texts, sample.responses, unrelated)
+        if not any(known.feature in core.feature for known in cores)
+    ]
+    cores += halving.try_tolerances(grader, unrelated)
+    cores += halving.try_lengths(grader, sample.responses, unrelated)
+    refused = halving.find_cores(
+        grader, sample.responses, order[usable[order]].tolist(), unrelated, refused=True, bar=bar
+    )
+    return [(core, False) for core in cores] + [(core, True) for core in refused]
+
+
+def _one_per_prompt(groups: np.ndarray, rollouts: Sequence[int]) -> list[int]:
+    return list({int(groups[n]): n for n in reversed(rollouts)}.values())[::-1]
+
+
+def _wrong_result(
+    sample: Sample,
+    column: str,
+    rewards: np.ndarray,
+    line: float,
+    cores: Sequence[halving.Core],
+    *,
+    refused: bool,
+) -> tuple[Result, list[str]]:
+    """Features of wrong rollouts that are paid, or of right ones that are not; and why this
+    fails."""
+    assert sample.right is not None
+    name, kind = ("wrongly_refused", "right") if refused else ("wrongly_paid", "wrong")
+    rows = sample.right == (1 if refused else 0)
+    paid = rewards >= line
+    rated = (~paid if refused else paid)[rows].astype(float)
+    table, reasons = pd.DataFrame(columns=[*WRONG, "reward"]), list[str]()
+    rate, low, high = (
+        share_interval(rated, sample.groups[rows]) if rows.any() else (np.nan, np.nan, np.nan)
+    )
+    n = int(rows.sum())
+    if n:
+        found = [_core_row(sample, core, rows, rated) for core in cores]
+        texts = [core.feature for core in cores if core.kind == "text"]
+        found += _statistics_rows(sample, rows, rated, rewards, texts, refused=refused)
+        table = pd.DataFrame(found, columns=[*WRONG, "reward"]).assign(n=n, reward=column)
+    verb = "is not paid" if refused else "is paid"
+    shares = f"{rate:.1%} of {n:,} {kind} rollouts"
+    headline = f"{shares} {'are not paid' if refused else 'are paid'}." if n else ""
+    if len(table):
+        first = literal(str(table["feature"].iloc[0]), limit=60)
+        headline = f"{headline[:-1]}, first of all with {first}."
+    if not refused and n and low > MAX_NATURAL:
+        reasons.append(f"{shares} are paid (95 % interval {low:.1%} to {high:.1%}).")
+    reasons += [
+        f"A {kind} answer {verb} where the response contains {literal(core.feature, limit=60)}."
+        for core in cores
+        if core.kind == "text"
+    ]
+    reasons += [f"A {kind} answer {verb}: {core.feature}." for core in cores if core.kind != "text"]
+    result = Result(
+        name, table, headline, method="rollouts", weight=float(len(table) > 0),
+        summary={f"{name}/rate": rate, f"{name}/low": low, f"{name}/high": high, f"{name}/n": n},
+    )  # fmt: skip
+    return result, reasons
+
+
+def _core_row(
+    sample: Sample, core: halving.Core, rows: np.ndarray, rated: np.ndarray
+) -> dict[str, Any]:
+    """A core as a row of `wrongly_paid` or `wrongly_refused`."""
+    row = {"kind": core.kind, "feature": core.feature, "aliases": "", "phi": np.nan}
+    row |= {"calls": core.calls, "confirmed": core.confirmed, "p_corrected": np.nan, "steps": ""}
+    row |= {"share": np.nan, "paid_with": np.nan, "paid_without": np.nan}
+    if core.kind == "text":
+        numbers = np.flatnonzero(rows)
+        has = np.array([core.feature in sample.responses[n] for n in numbers])
+        row |= _shares(has, rated)
+    return row | {"example": halving.excerpt(sample.responses[core.example], core.feature)}
+
+
+def _shares(has: np.ndarray, rated: np.ndarray) -> dict[str, float]:
+    """The share of rollouts with a feature, and the rates with it and without it."""
+    with_it, without = rated[has], rated[~has]
+    return {
+        "share": float(has.mean()),
+        "paid_with": float(with_it.mean()) if len(with_it) else np.nan,
+        "paid_without": float(without.mean()) if len(without) else np.nan,
+    }
+
+
+def _statistics_rows(
+    sample: Sample,
+    rows: np.ndarray,
+    rated: np.ndarray,
+    rewards: np.ndarray,
+    cores: Sequence[str],
+    *,
+    refused: bool,
+) -> list[dict[str, Any]]:
+    """Features that go with wrong payment (or refusal) beyond chance, each beyond the cores and
+    those before it."""
+    within = Within(sample.features, sample.groups, rows)
+    numbers = within.rows
+    two = len(np.unique(rewards)) <= 2
+    outcome = rated if two else (-rewards if refused else rewards)[numbers]
+    responses = [sample.responses[n] for n in numbers]
+    found = []
+    options: dict[str, Any] = {"positive": True, "responses": responses, "at_most": MAX_WRONG}
+    options["explained"] = [contain(responses, text) for text in cores]
+    for choice in select_forward(within, outcome, **options):
+        row: dict[str, Any] = {"kind": choice.feature.kind, "feature": choice.feature.name}
+        row |= {"aliases": " | ".join(map(literal, choice.feature.aliases))}
+        row |= {"phi": choice.phi, "p_corrected": choice.p, "calls": 0, "confirmed": np.nan}
+        has = choice.values > (0.5 if set(np.unique(choice.values)) <= {0.0, 1.0} else np.median(choice.values))
+        row |= _shares(has, rated) | {"steps": _steps_text(sample, numbers, has, rated)}
+        paid = np.flatnonzero(has & (rated > 0))
+        example = responses[int(paid[0])] if len(paid) else ""
+        found.append(row | {"example": halving.excerpt(example, choice.feature.name)})
+    return found
+
+
+def _steps_text(
+    sample: Sample, numbers: np.ndarray, has: np.ndarray, rated: np.ndarray
+) -> str:
+    """The steps in which most rollouts with a feature are paid, where these are not all steps."""
+    if "step" not in sample.frame:
+        return ""
+    step = sample.frame["step"].to_numpy()[numbers]
+    shares = pd.Series(rated[has]).groupby(step[has]).mean()
+    paid = shares.index[shares > 0.5]
+    return "" if len(paid) in (0, len(shares)) else ", ".join(map(str, paid))
+
+
+def _paid_result(sample: Sample, column: str, rewards: np.ndarray, *, seed: int) -> Result:
+    """Features that the reward follows, lengths first."""
+    rows = name_paid(sample.features, sample.groups, rewards, pairs=sample.pairs, seed=seed)
+    names = sample.features.features
+    table = pd.DataFrame(
+        [
+            {
+                "feature": names[row["index"]].name,
+                "kind": names[row["index"]].kind,
+                "aliases": " | ".join(map(literal, names[row["index"]].aliases)),
+                **{key: row[key] for key in ("paid_more", "low", "high", "p")},
+                "alike": _alike(sample.features, row["index"]),
+                "reward": column,
+                "n": len(rewards),
+            }
+            for row in rows
+        ],
+        columns=["feature", "kind", "aliases", "paid_more", "low", "high", "p", "alike", "reward", "n"],
+    )
+    table = PAID.correct(table)
+    if not len(table):
+        return Result("paid", table, "Nothing is paid for beyond chance.", method="rollouts")
+    first = table.iloc[0]
+    verb = "pays for" if first.paid_more > 0 else "costs"
+    words = literal(first.feature, limit=60) if first.kind == "text" else first.feature
+    headline = f"The reward {verb} {words}: {first.paid_more:+.2f} within prompts."
+    plot = Forest.of(PAID, row="feature", xlabel="reward with it less without it")
+    return Result.of_row(first, "paid", table, PAID, headline, method="rollouts", plot=plot)
+
+
+def _alike(features: Features, index: int) -> str:
+    """Other features of nearly the same rollouts."""
+    likeness = features.likeness(index)
+    likeness[index] = 0
+    near = np.argsort(-likeness)[:5]
+    return " | ".join(literal(features.features[n].name) for n in near if likeness[n] >= SAME)
+
+
+def _signal_result(rewards: pd.DataFrame, sample: Sample) -> Result:
+    """Dead groups and where the variance lies, by reward column."""
+    table = drift.describe_signal(rewards, sample.groups)
+    first = table.iloc[0]
+    headline = f"{first.dead:.0%} of {first.n:,} groups are dead: all their rollouts get one reward."
+    return Result("signal", table, headline, method="rollouts", summary={"signal/dead": first.dead})
+
+
+def _dead_failures(signal: pd.DataFrame) -> list[str]:
+    return [
+        f"All {row.n:,} groups are dead: no two rollouts of a prompt get different rewards."
+        for row in signal.head(1).itertuples()
+        if row.dead == 1
+    ]
+
+
+def _drift_results(
+    sample: Sample, column: str, rewards: np.ndarray, *, scaled: bool
+) -> list[Result]:
+    """What training will amplify, and where there are steps what has grown."""
+    features, groups = sample.features, sample.groups
+    truth = sample.right
+    table = drift.forecast_drift(features, groups, rewards, truth=truth, scaled=scaled)
+    results = [_drift_result("amplified", table, drift.DRIFT, column)]
+    step = sample.frame["step"].to_numpy() if "step" in sample.frame else np.zeros(1)
+    if len(np.unique(step)) < 3:
+        return results
+    growth = drift.measure_growth(features, groups, step.astype(float))
+    early = step <= np.quantile(np.unique(step), 1 / 3)
+    sub = np.unique(groups[early], return_inverse=True)[1]
+    part = replace(features, matrix=features.matrix[:, early], numbers=features.numbers[early])
+    before = drift.forecast_drift(part, sub, rewards[early], scaled=scaled)
+    growth = growth.assign(foretold=before["drift"])
+    both = (growth["p_corrected"] <= 0.05) & (before["p_corrected"] <= 0.05)
+    result = _drift_result("growth", growth, drift.GROWTH, column)
+    values = [features.values(int(index)) for index in result.table.index[:20]]
+    since = [drift.first_growth(each, groups, step.astype(float)) for each in values]
+    result.table["since"] = pd.Series(since, result.table.index[: len(since)], dtype=float)
+    agree, of = drift.count_foretold(before, growth, np.flatnonzero(both))
+    note = f"{agree} of {of} features moved as the first steps foretold."
+    return [*results, replace(result, notes=(note,), summary={"growth/foretold": agree / max(of, 1)})]
+
+
+def _drift_result(name: str, table: pd.DataFrame, effect: Effect, column: str) -> Result:
+    """The rows farthest from 0 in their own errors, those that hold first."""
+    error = (table["high"] - table["low"]).replace(0, np.nan)
+    holds = table["p_corrected"] <= 0.05
+    far = (table[effect.column].abs() / error).fillna(0)
+    order = np.lexsort((-far, ~holds))[:MAX_ROWS]
+    rows = table.iloc[order].assign(reward=column)
+    count = int(holds.sum())
+    verb = "will be amplified or fade" if name == "amplified" else "grew or faded"
+    headline = f"{count:,} of {len(table):,} features {verb} beyond chance."
+    plot = Forest.of(effect, row="feature", xlabel=effect.label, data=rows.head(25))
+    first = rows.iloc[0]
+    return Result.of_row(
+        *(first, name, rows, effect, headline), method="rollouts", plot=plot, share=0.5
+    )
+
+
+# --- What is published.
+
+
+def _hide(result: Result) -> Result:
+    """The result without texts of rollouts."""
+    table = result.table.copy()
+    texts = {"feature", "aliases", "alike", "example"} & set(table.columns)
+    secret = table.get("kind", pd.Series(dtype=str)).isin(["text", "begins", "ends"])
+    for name in texts:
+        column = table[name].astype(str)
+        digests = column.map(lambda text: hashlib.sha256(text.encode()).hexdigest()[:8])
+        hidden = secret if name == "feature" else pd.Series(True, table.index)
+        table[name] = column.where(~hidden, "text " + digests if name == "feature" else "")
+    plot = result.plot
+    if plot is not None:
+        data = table if plot.data is None else table.loc[plot.data.index]
+        plot = replace(plot, data=data)
+    return replace(result, table=table, plot=plot, headline=result.headline.split(",")[0])
+
+
+def _write_tests(results: Sequence[Result], sample: Sample, reward: Any) -> dict[str, str]:
+    """A file of pytest with the cores that a grader pays for, for its own repository."""
+    table = next((r.table for r in results if r.name == "wrongly_paid"), pd.DataFrame())
+    cores = table[table["confirmed"].notna() & table["kind"].eq("text")] if len(table) else table
+    if not len(cores) or not isinstance(reward, str):
+        return {}
+    wrong = next(n for n, texts in enumerate(sample.truths) if texts)
+    task = {"prompt": sample.frame["prompt"].iloc[wrong]} | dict.fromkeys(TRUTHS, sample.truths[wrong][0])
+    return {
+        "test_cores.py": PYTEST.format(reward=reward, cores=json.dumps(cores["feature"].tolist(), indent=4)),
+        "cores_tasks.jsonl": json.dumps(task) + "\n",
+    }
+
+
+PYTEST = '''"""Texts that the grader paid for whatever the answer. Each is to be paid nothing."""
+
+from pathlib import Path
+
+import pessimal
+import pytest
+from pessimal.conversation import Turn
+
+TASKS = Path(__file__).with_name("cores_tasks.jsonl")
+CORES = {cores}
+
+
+@pytest.fixture(scope="module")
+def grader():
+    return pessimal.load({reward!r}, tasks=str(TASKS))
+
+
+@pytest.mark.parametrize("core", CORES)
+def test_a_text_without_the_answer_is_paid_nothing(grader, core):
+    [task] = grader.tasks.values()
+    nothing, paid = grader.rewards([(*task.turns, Turn("assistant", t)) for t in ("", core)])
+    assert paid <= nothing
+'''

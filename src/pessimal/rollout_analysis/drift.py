@@ -1,0 +1,193 @@
+"""What training on these rewards will amplify, and what has grown from step to step.
+
+Knows features, rewards and steps. Knows no file and no grader.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from scipy import sparse
+
+from pessimal.analyses.nulls import interval, share_interval
+from pessimal.rollout_analysis.features import Features
+from pessimal.rollout_analysis.within import center
+from pessimal.tables.result import Effect
+
+KL = 0.01
+"""Nats between the policy and its tilt, to which a drift is scaled."""
+TRAINER_EPSILON = 1e-4
+"""Added to the standard deviation by TRL's and verl's GRPO."""
+DRIFT = Effect(
+    *("drift", "change of the mean at a KL of .01"), "low", "high", "p_corrected", 0.0,
+    n="n", of="rollouts", correction="Benjamini-Hochberg",
+)  # fmt: skip
+GROWTH = Effect(
+    *("slope", "change of the mean a step"), "low", "high", "p_corrected", 0.0,
+    n="n", of="rollouts", correction="Benjamini-Hochberg",
+)  # fmt: skip
+
+
+def describe_signal(rewards: pd.DataFrame, groups: np.ndarray) -> pd.DataFrame:
+    """By reward column: shares of groups of several rollouts whose rewards do not vary (dead), of
+    which all are the largest or the least reward there is, and the share of the variance that lies
+    within groups."""
+    sizes = np.bincount(groups)
+    several = sizes > 1
+    rows = []
+    for name, column in rewards.items():
+        values = column.to_numpy(dtype=float)
+        spread = np.bincount(groups, center(values, groups) ** 2)
+        means = np.bincount(groups, values) / sizes
+        dead = several & (spread < 1e-12)
+        total = float(((values - values.mean()) ** 2).sum())
+        _, low, high = share_interval(dead[several].astype(float), np.flatnonzero(several))
+        rows.append(
+            {
+                "reward": name,
+                "dead": float(dead.sum() / several.sum()),
+                "low": low,
+                "high": high,
+                "all_largest": float((dead & (means > values.max() - 1e-9)).sum() / several.sum()),
+                "all_least": float((dead & (means < values.min() + 1e-9)).sum() / several.sum()),
+                "variance_within": float(spread.sum() / total) if total > 0 else np.nan,
+                "mean": float(values.mean()),
+                "n": int(several.sum()),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def advantages(rewards: np.ndarray, groups: np.ndarray, *, scaled: bool = True) -> np.ndarray:
+    """(n,) GRPO's advantages: rewards less their mean in the group, over their standard deviation
+    (ddof 1) where `scaled`, as in Dr. GRPO and RLOO they are not.
+
+    Source: Shao et al. 2024 (GRPO); Liu et al. 2025 (Dr. GRPO).
+    """
+    centred = center(rewards, groups)
+    return centred / _spreads(centred, groups) if scaled else centred
+
+
+def _spreads(centred: np.ndarray, groups: np.ndarray) -> np.ndarray:
+    """(n,) standard deviation of the rewards of each rollout's group, plus the trainer's epsilon."""
+    freedom = np.maximum(np.bincount(groups) - 1, 1)
+    return np.sqrt(np.bincount(groups, centred**2) / freedom)[groups] + TRAINER_EPSILON
+
+
+def forecast_drift(
+    features: Features,
+    groups: np.ndarray,
+    rewards: np.ndarray,
+    *,
+    truth: np.ndarray | None = None,
+    given: np.ndarray | None = None,
+    scaled: bool = True,
+) -> pd.DataFrame:
+    """By how much the mean of each feature moves as the policy is tilted by exp(η A), at a KL of
+    about `KL`: η Cov(feature, A). It is no parameter's gradient.
+
+    Args:
+        groups, rewards: (n,).
+        truth: (n,) trusted rewards: the drift is then the sum of what follows from these
+            (`from_right`) and from what the reward pays beyond them (`from_wrong`).
+        given: (n,) the trainer's own advantages, which are computed otherwise.
+        scaled: as of `advantages`.
+    """
+    centred = center(rewards, groups)
+    advantage = advantages(rewards, groups, scaled=scaled) if given is None else given
+    eta = np.sqrt(2 * KL / max(float(np.square(advantage).mean()), 1e-300))
+    drift, error = _covariance(features, eta * advantage, groups)
+    low, high, p = interval(drift, error, max(int(groups.max()), 1), confidence=0.95)
+    columns = {
+        "feature": [feature.name for feature in features.features],
+        "kind": [feature.kind for feature in features.features],
+        "share": np.append(features.counts / len(rewards), features.numbers.mean()),
+        **{"drift": drift, "low": low, "high": high, "p": np.where(error > 0, p, np.nan)},
+    }
+    if truth is not None and given is None:
+        known = np.isfinite(truth)
+        scale = _spreads(centred, groups) if scaled else 1.0
+        right = np.where(known, center(np.where(known, truth, 0.0), groups), 0.0) / scale
+        columns["from_right"] = _covariance(features, eta * right, groups)[0]
+        columns["from_wrong"] = drift - columns["from_right"]
+    return DRIFT.correct(pd.DataFrame(columns).assign(n=len(rewards)))
+
+
+def _covariance(
+    features: Features, weights: np.ndarray, groups: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """(features,) mean products with weights (n,) whose mean in each group is 0, and their standard
+    errors by group."""
+    n, sizes = len(weights), np.bincount(groups)
+    member = sparse.csr_matrix((weights, (np.arange(n), groups)), shape=(n, len(sizes)))
+    sums = (features.matrix @ member).tocsr()
+    squares = sums.multiply(sums).sum(axis=1)
+    numbers = features.numbers.to_numpy(dtype=float) * weights[:, None]
+    by_group = np.stack([np.bincount(groups, column) for column in numbers.T], axis=1)
+    mean = np.append(np.asarray(sums.sum(axis=1)).ravel(), by_group.sum(axis=0)) / n
+    square = np.append(np.asarray(squares).ravel(), np.square(by_group).sum(axis=0)) / n**2
+    g = len(sizes)
+    return mean, np.sqrt(np.maximum(square - mean**2 / g, 0.0) * g / max(g - 1, 1))
+
+
+def measure_growth(features: Features, groups: np.ndarray, step: np.ndarray) -> pd.DataFrame:
+    """The slope of each feature's mean on the step, between prompts, with errors by group."""
+    about, sizes = step - step.mean(), np.bincount(groups)
+    square = float((about**2).sum())
+    n, g = len(step), len(sizes)
+    slopes, errors = np.zeros((2, len(features)))
+    for start in range(0, len(features), 2000):  # bounds the memory
+        part = np.arange(start, min(start + 2000, len(features)))
+        flags = part[part < features.flags]
+        values = features.numbers.to_numpy(dtype=float)[:, part[part >= features.flags] - features.flags]
+        values = np.hstack([features.matrix[flags].toarray().T, values])
+        values = values - values.mean(axis=0)
+        slope = about @ values / square
+        left = about[:, None] * (values - np.outer(about, slope))
+        sums = np.add.reduceat(left, np.flatnonzero(np.append(True, groups[1:] != groups[:-1])))
+        slopes[part] = slope
+        errors[part] = np.sqrt((sums**2).sum(axis=0) * g / max(g - 1, 1)) / square
+    low, high, p = interval(slopes, errors, max(g - 2, 1), confidence=0.95)
+    table = pd.DataFrame(
+        {
+            "feature": [feature.name for feature in features.features],
+            "kind": [feature.kind for feature in features.features],
+            "slope": slopes,
+            "low": low,
+            "high": high,
+            "p": np.where(errors > 0, p, np.nan),
+            "n": n,
+        }
+    )
+    return GROWTH.correct(table)
+
+
+def first_growth(values: np.ndarray, groups: np.ndarray, step: np.ndarray) -> float:
+    """The step from which on the interval of the slope over all steps so far excludes 0; NaN where
+    it never does to the end."""
+    since = np.nan
+    for last in np.unique(step)[2:]:
+        rows = step <= last
+        about = step[rows] - step[rows].mean()
+        centred = values[rows] - values[rows].mean()
+        square = float((about**2).sum())
+        slope = float(about @ centred) / square
+        labels = np.unique(groups[rows], return_inverse=True)[1]
+        sums = np.bincount(labels, about * (centred - slope * about))
+        g = len(sums)
+        error = np.sqrt((sums**2).sum() * g / max(g - 1, 1)) / square
+        low, high, _ = interval(
+            np.array(slope), np.array(error), max(g - 2, 1), confidence=0.95
+        )
+        if low <= 0 <= high:
+            since = np.nan
+        elif np.isnan(since):
+            since = float(last)
+    return since
+
+
+def count_foretold(drift: pd.DataFrame, growth: pd.DataFrame, rows: Sequence[int]) -> tuple[int, int]:
+    """Of some features by number: how many moved as their drift in the first steps said, and how
+    many have both."""
+    signs = np.sign(drift["drift"].to_numpy()[rows]) * np.sign(growth["slope"].to_numpy()[rows])
+    return int((signs > 0).sum()), int((signs != 0).sum())

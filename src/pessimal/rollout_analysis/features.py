@@ -1,0 +1,408 @@
+"""Features of responses: n-grams and shapes, each with the responses that have it.
+
+Knows texts and which prompt a response is to. Knows no reward.
+"""
+
+import itertools
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from scipy import sparse
+
+from pessimal.checking.grader_strings import contains, value_of
+from pessimal.progress import steps
+
+NO_BLANKS = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
+"""Characters of scripts that write no blanks between words (Thai to Chinese): a piece each."""
+PIECE = re.compile(rf"[{NO_BLANKS}]| ?(?:(?![{NO_BLANKS}])[^\W\d_])+| ?\d+| ?[^\w\s]| ?_|\n+|\s")
+"""A word, number or mark with the blank ahead of it; white space by itself."""
+LONGEST = 5
+"""Pieces of an n-gram at most."""
+END_PIECES = 3
+MIN_RESPONSES, MIN_SHARE, MIN_PROMPTS, MAX_SHARE = 5, 0.002, 10, 0.98
+"""Limits of the n-grams that are features: responses and their share, prompts, and the share of
+responses above which nearly all have it."""
+MAX_SORTED = 8_000_000
+"""Keys that are sorted at once, which bounds the memory."""
+MAX_ALIASES = 8
+QUANTILES = 24
+TOLERANCES = tuple(m * 10.0**e for e in range(-6, 4) for m in (1, 2, 5))
+
+
+@dataclass(frozen=True)
+class Feature:
+    """A property that a response has or has not."""
+
+    kind: str
+    """text, begins, ends, shape, length, tolerance."""
+    name: str
+    """The text itself; of a shape what it is in words."""
+    aliases: tuple[str, ...] = field(default=(), compare=False)
+    """Texts that stand in the same responses, at most `MAX_ALIASES`."""
+
+
+@dataclass(frozen=True)
+class Features:
+    """All features of n responses: those that a response has or has not, then the numbers."""
+
+    features: list[Feature]
+    matrix: sparse.csr_matrix
+    """(flags, n) float32 of 0 and 1: the first features."""
+    numbers: pd.DataFrame
+    """(n, numbers): the last features, logarithms of lengths and counts."""
+    left_out: dict[str, int]
+    """Numbers of n-grams that the limits leave out, by limit."""
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+    @cached_property
+    def flags(self) -> int:
+        """How many features a response has or has not."""
+        return self.matrix.shape[0]
+
+    @cached_property
+    def counts(self) -> np.ndarray:
+        """(flags,) responses that have it."""
+        return np.diff(self.matrix.indptr)
+
+    @cached_property
+    def lengths(self) -> list[int]:
+        """The features that say how long a response is."""
+        return [index for index, row in enumerate(self.features) if row.kind == "length"]
+
+    def values(self, index: int) -> np.ndarray:
+        """(n,) float64 of one feature: 0 and 1, or the number."""
+        if index >= self.flags:
+            return self.numbers.iloc[:, index - self.flags].to_numpy(dtype=float)
+        return self.matrix[[index]].toarray()[0].astype(float)
+
+    def likeness(self, index: int) -> np.ndarray:
+        """(features,) Jaccard's share of common responses with one flag, 0 of numbers; of a number
+        its squared correlation with each number, 0 of flags."""
+        alike = np.zeros(len(self))
+        values = self.values(index)
+        if index >= self.flags:
+            with np.errstate(invalid="ignore"):
+                columns = self.numbers.to_numpy(dtype=float)
+                square = [np.corrcoef(column, values)[0, 1] ** 2 for column in columns.T]
+            alike[self.flags :] = np.nan_to_num(square)
+        else:
+            common = self.matrix @ values
+            union = self.counts + self.counts[index] - common
+            alike[: self.flags] = common / np.maximum(union, 1)
+        return alike
+
+
+def make_features(
+    responses: Sequence[str],
+    prompts: Sequence[str],
+    groups: np.ndarray,
+    *,
+    errors: np.ndarray | None = None,
+    bar: bool = False,
+) -> Features:
+    """N-grams of one to five pieces, the first and last three pieces, and shapes.
+
+    Args:
+        responses: n texts, those of one group beside one another.
+        prompts: (n,) the last turn that each answers.
+        groups: (n,) whole numbers from 0 that do not fall.
+        errors: (n,) the relative error of a numeric answer, NaN where there is none.
+        bar: draw a progress bar.
+
+    Source: Agrawal & Srikant 1994 (an n-gram is frequent only where both its parts are).
+    """
+    n = len(responses)
+    least = max(MIN_RESPONSES, int(np.ceil(MIN_SHARE * n)))
+    numbers = pd.DataFrame(
+        [measure_shape(text, prompt) for text, prompt in zip(responses, prompts, strict=True)]
+    )
+    blocks: list[tuple[list[Feature], sparse.csr_matrix]] = []
+    left_out = {"in too few responses or prompts": 0, "in nearly all responses": 0}
+    with steps("n-grams", LONGEST, bar=bar) as step:
+        for texts, matrix, rare in _ngrams(responses, groups, least):
+            blocks.append(([Feature("text", text) for text in texts], matrix))
+            left_out["in too few responses or prompts"] += rare
+            step(f"{len(texts):,} of them")
+    blocks += _flags(_end_flags(responses), groups, least)
+    blocks += _flags(_number_flags(numbers, errors), groups, least)
+    features = [feature for names, _ in blocks for feature in names]
+    matrix = sparse.vstack([matrix for _, matrix in blocks], format="csr")
+    common = np.diff(matrix.indptr) > MAX_SHARE * n
+    left_out["in nearly all responses"] = int(common.sum())
+    features, matrix = _merge_equal(features, matrix, np.flatnonzero(~common))
+    numbers = numbers.loc[:, numbers.nunique() > 1]
+    features += [Feature(_kind_of(name), f"{name} (number)") for name in numbers]
+    numbers = numbers.apply(lambda column: np.log1p(column) if column.max() > 1 else column)
+    return Features(features, matrix, numbers, left_out)
+
+
+def _kind_of(name: str) -> str:
+    return "length" if name in LENGTHS else "shape"
+
+
+def _ngrams(
+    responses: Sequence[str], groups: np.ndarray, least: int
+) -> Iterator[tuple[list[str], sparse.csr_matrix, int]]:
+    """By length: the texts of frequent n-grams, which responses have them, and how many n-grams of
+    frequent parts are not frequent."""
+    ids: dict[str, int] = {}
+    pieces = []
+    for text in responses:
+        parts = PIECE.findall(text)
+        new = [piece for piece in dict.fromkeys(parts) if piece not in ids]
+        ids.update(zip(new, itertools.count(len(ids))))
+        pieces.append(np.array([*map(ids.__getitem__, parts)], np.int32))
+    lengths = np.array([len(row) for row in pieces], dtype=np.int64)
+    names = list(ids)
+    flat = np.concatenate([*pieces, np.zeros(0, np.int32)])  # (positions,)
+    document = np.repeat(np.arange(len(responses), dtype=np.int32), lengths)
+    del pieces, ids
+    known, keys_known = flat.astype(np.int64), len(names)
+    for length in range(1, LONGEST + 1):
+        if length > 1:
+            follows = (document[1:] == document[:-1]) & (known[1:] >= 0) & (known[:-1] >= 0)
+            keys = np.where(follows, known[:-1] * keys_known + known[1:], -1)
+            keys = np.append(keys, -1)
+        else:
+            keys = known
+        known, first, pairs, rare = _frequent(keys, document, groups, least)
+        keys_known = max(len(first), 1)
+        texts = ["".join(names[piece] for piece in flat[at : at + length]) for at in first]
+        matrix = sparse.csr_matrix(
+            (np.ones(len(pairs[1]), np.float32), pairs[1], pairs[0]),
+            shape=(len(first), len(responses)),
+        )
+        yield texts, matrix, rare
+
+
+def _frequent(
+    keys: np.ndarray, document: np.ndarray, groups: np.ndarray, least: int
+) -> tuple[np.ndarray, list[int], tuple[np.ndarray, np.ndarray], int]:
+    """The frequent keys, numbered anew at each position (-1 elsewhere), the position at which each
+    stands first, their responses as a sparse matrix has them, and how many are not frequent."""
+    numbered = np.full(len(keys), -1, dtype=np.int64)
+    first: list[int] = []
+    bounds, columns, rare = [np.zeros(1, np.int64)], [np.zeros(0, np.int32)], 0
+    parts = -(-len(keys) // MAX_SORTED)
+    for part in range(parts):
+        at = np.flatnonzero((keys >= 0) & (keys % parts == part))
+        at = at[np.argsort(keys[at], kind="stable")]  # by key, then by response
+        if not len(at):
+            continue
+        key, has = keys[at], document[at]
+        new_key = np.append(True, key[1:] != key[:-1])
+        new_pair = new_key | np.append(True, has[1:] != has[:-1])
+        new_group = new_key | np.append(True, groups[has[1:]] != groups[has[:-1]])
+        starts = np.flatnonzero(new_key)
+        counts = np.add.reduceat(new_pair, starts, dtype=np.int64)
+        frequent = (counts >= least) & (np.add.reduceat(new_group, starts) >= MIN_PROMPTS)
+        rare += int((~frequent).sum())
+        number = np.cumsum(frequent) - 1 + len(first)
+        which = np.cumsum(new_key) - 1
+        kept = frequent[which]
+        numbered[at[kept]] = number[which[kept]]
+        first += at[starts[frequent]].tolist()
+        columns.append(has[kept & new_pair])
+        bounds.append(np.cumsum(counts[frequent]) + bounds[-1][-1])
+    return numbered, first, (np.concatenate(bounds), np.concatenate(columns)), rare
+
+
+def _end_flags(responses: Sequence[str]) -> Iterator[tuple[Feature, np.ndarray]]:
+    """Responses by their first and by their last pieces."""
+    rows: dict[Feature, list[int]] = {}
+    for index, text in enumerate(responses):
+        head = PIECE.findall(text[:200])
+        tail = PIECE.findall(text[-200:])
+        for count in range(1, min(END_PIECES, len(head)) + 1):
+            rows.setdefault(Feature("begins", "".join(head[:count])), []).append(index)
+        for count in range(1, min(END_PIECES, len(tail)) + 1):
+            rows.setdefault(Feature("ends", "".join(tail[-count:])), []).append(index)
+    yield from ((feature, np.array(indices)) for feature, indices in rows.items())
+
+
+def _number_flags(
+    numbers: pd.DataFrame, errors: np.ndarray | None
+) -> Iterator[tuple[Feature, np.ndarray]]:
+    """Responses by whether a number of theirs is above 0, and by each run of its quantiles; by
+    tolerances that the relative error is within."""
+    for name, column in numbers.items():
+        values = column.to_numpy(dtype=float)
+        kind = _kind_of(str(name))
+        if kind == "shape" and 0 in values:
+            yield Feature(kind, f"has {name}"), np.flatnonzero(values > 0)
+        edges = np.unique(np.quantile(values, np.linspace(0, 1, QUANTILES + 1)))
+        if len(edges) < 4:
+            continue
+        bins = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, len(edges) - 2)
+        for low in range(len(edges) - 1):
+            for high in range(low, len(edges) - 1):
+                if (low, high) != (0, len(edges) - 2) and (kind == "length" or low == 0):
+                    words = f"{name} {edges[low]:.4g} to {edges[high + 1]:.4g}"
+                    yield Feature(kind, words), np.flatnonzero((bins >= low) & (bins <= high))
+    if errors is not None:
+        for tolerance in TOLERANCES:
+            within = np.flatnonzero(errors < tolerance)
+            yield Feature("tolerance", f"relative error below {tolerance:g}"), within
+
+
+def _flags(
+    flags: Iterator[tuple[Feature, np.ndarray]], groups: np.ndarray, least: int
+) -> list[tuple[list[Feature], sparse.csr_matrix]]:
+    """Those of enough responses and prompts, as a sparse matrix."""
+    frequent = [
+        (feature, rows)
+        for feature, rows in flags
+        if len(rows) >= least and len(np.unique(groups[rows])) >= MIN_PROMPTS
+    ]
+    if not frequent:
+        return []
+    indices = np.concatenate([rows for _, rows in frequent]).astype(np.int32)
+    bounds = np.append(0, np.cumsum([len(rows) for _, rows in frequent]))
+    data = np.ones(len(indices), np.float32)
+    shape = (len(frequent), len(groups))
+    return [([feature for feature, _ in frequent], sparse.csr_matrix((data, indices, bounds), shape))]
+
+
+def _merge_equal(
+    features: list[Feature], matrix: sparse.csr_matrix, rows: np.ndarray
+) -> tuple[list[Feature], sparse.csr_matrix]:
+    """One feature for those of the same responses: a shape before a text, the longest text, with
+    the others as its aliases."""
+    marks = np.random.default_rng(0).integers(0, 2**63, matrix.shape[1], dtype=np.uint64)
+    sums = np.append(np.uint64(0), np.cumsum(marks[matrix.indices]))  # wraps around
+    digests = sums[matrix.indptr[1:]] - sums[matrix.indptr[:-1]]
+    alike: dict[int, list[int]] = {}
+    for row in rows.tolist():
+        alike.setdefault(int(digests[row]), []).append(row)
+    merged, chosen = [], []
+    for members in alike.values():
+        members.sort(key=lambda row: (features[row].kind == "text", -len(features[row].name)))
+        texts = [features[row].name for row in members[1 : MAX_ALIASES + 1]]
+        merged.append(Feature(features[members[0]].kind, features[members[0]].name, tuple(texts)))
+        chosen.append(members[0])
+    return merged, matrix[chosen]
+
+
+# --- The answer that a response gives.
+
+ANSWERS = (
+    re.compile(r"\\boxed\s*\{((?:[^{}]|\{[^{}]*\})*)\}"),
+    re.compile(r"<answer>\s*(.*?)\s*</answer>", re.DOTALL),
+    re.compile(r"####\s*([^\n]+)"),
+    re.compile(r"(?i:answer)(?: is|:)\**:?\s*\**([^\n]*?)\**\.?(?:\n|\Z)"),
+)
+NUMBER = re.compile(r"[-+]?\d[\d,]*(?:\.\d+)?(?:/\d+)?")
+
+
+def own_answer(response: str) -> str:
+    """The answer that a response ends in: the last one in a format, else the last number, else
+    nothing."""
+    for pattern in ANSWERS:
+        if answers := pattern.findall(response):
+            return answers[-1].strip()
+    numbers = NUMBER.findall(response)
+    return numbers[-1] if numbers else ""
+
+
+def grade_answers(
+    responses: Sequence[str], truths: Sequence[Sequence[str]]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Whether each response's own answer is a true one (NaN where it gives none), and the relative
+    error of a number (NaN where either is none), (n,) each."""
+    right, errors = np.full((2, len(responses)), np.nan)
+    for index, (response, texts) in enumerate(zip(responses, truths, strict=True)):
+        answer = own_answer(response)
+        if not answer or not texts:
+            continue
+        right[index] = any(contains(answer, text) for text in texts)
+        number = NUMBER.search(answer)
+        value, true = value_of(number[0]) if number else None, value_of(texts[0])
+        if value is not None and true:
+            errors[index] = abs(float(value - true)) / abs(float(true))
+    return right, errors
+
+
+# --- Shapes.
+
+LENGTHS = ("characters", "words")
+COUNTS: dict[str, re.Pattern[str]] = {
+    "headers": re.compile(r"^#{1,6} ", re.MULTILINE),
+    "list items": re.compile(r"^ *(?:[-*+•]|\d{1,3}[.)]) ", re.MULTILINE),
+    "bold": re.compile(r"\*\*[^*\n]+\*\*"),
+    "code": re.compile(r"```|`[^`\n]+`"),
+    "table rows": re.compile(r"^ *\|.*\|$", re.MULTILINE),
+    "LaTeX": re.compile(r"\\(?:[a-zA-Z]+|[\[(])|\$[^$\n]+\$"),
+    "boxed": re.compile(r"\\boxed"),
+    "emoji": re.compile("[\u2600-\u27bf\U0001f300-\U0001faff]"),
+    "letters beyond Latin": re.compile(r"[^\W\d_\u0000-\u024f]"),
+    "refusals": re.compile(r"I(?:'m| am)? (?:can(?:'|no)t|unable|won't)\b"),
+}
+BEYOND_ASCII = ("emoji", "letters beyond Latin")
+WORDS: dict[str, frozenset[str]] = {
+    "hedges": frozenset(
+        "approximately appears likely maybe might perhaps possibly probably roughly seems unclear "
+        "unsure".split()
+    ),
+    "apologies": frozenset("apologies apologise apologize sorry".split()),
+    "first person": frozenset("i i'm i'll i've me my mine myself".split()),
+}
+ENDED = re.compile(r"[.!?…。！？)\]}>\"'”’*`|$\\:;0-9-]\s*\Z")
+"""What a response that was not cut off ends with."""
+
+
+def measure_shape(text: str, prompt: str) -> dict[str, float]:
+    """The numbers of one response: its length, counts of what stands in it, and shares."""
+    words = text.split()
+    plain = [word.strip(".,;:!?()*\"").lower() for word in words]
+    asked, pairs, ascii = set(prompt.split()), set(pairwise(words)), text.isascii()
+    return {
+        "characters": len(text),
+        "words": len(words),
+        "lines": text.count("\n") + 1,
+        "questions": text.count("?"),
+        "exclamations": text.count("!"),
+        **{
+            name: 0 if ascii and name in BEYOND_ASCII else len(pattern.findall(text))
+            for name, pattern in COUNTS.items()
+        },
+        **{name: sum(word in some for word in plain) for name, some in WORDS.items()},
+        "share of capitals": sum(map(str.isupper, text)) / max(len(text), 1),
+        "share of digits": sum(map(str.isdigit, text)) / max(len(text), 1),
+        "repeated word pairs": 1 - len(pairs) / (len(words) - 1) if len(words) > 1 else 0.0,
+        "words of the prompt": sum(word in asked for word in words) / max(len(words), 1),
+        "cut off": float(not ENDED.search(text[-20:])),
+    }
+
+
+# --- Kept for an analysis that goes on.
+
+FILES = ("matrix.npz", "features.json", "numbers.parquet")
+
+
+def save_features(features: Features, folder: Path) -> None:
+    """Write the features to a folder, the matrix last."""
+    matrix, names, numbers = (folder / name for name in FILES)
+    rows = [[row.kind, row.name, row.aliases] for row in features.features]
+    names.write_text(json.dumps([rows, features.left_out]), encoding="utf-8")
+    features.numbers.to_parquet(numbers)
+    sparse.save_npz(folder / "new.npz", features.matrix, compressed=False)
+    (folder / "new.npz").rename(matrix)
+
+
+def load_features(folder: Path) -> Features | None:
+    """The features of a folder; None where they are not all there."""
+    matrix, names, numbers = (folder / name for name in FILES)
+    if not matrix.is_file():
+        return None
+    rows, left_out = json.loads(names.read_text(encoding="utf-8"))
+    features = [Feature(kind, name, tuple(aliases)) for kind, name, aliases in rows]
+    return Features(features, sparse.load_npz(matrix), pd.read_parquet(numbers), left_out)

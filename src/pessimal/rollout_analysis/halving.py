@@ -1,0 +1,321 @@
+"""What a grader pays for besides the answer: rollouts are corrupted, and halved while they are
+still paid.
+
+Knows a grader that can be asked, texts and true answers. Knows no file and no statistics.
+"""
+
+import math
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pandas as pd
+
+from pessimal.checking.grader_strings import FORMATS, contains, value_of, wrong_answers
+from pessimal.progress import steps
+
+MAX_ASKED = 128
+"""Rollouts that are corrupted."""
+UNRELATED, MOST = 20, 0.5
+"""Wrong rollouts into which a core is put, and the share of them above which it is confirmed."""
+MAX_FORMATS = 3
+"""Formats in which wrong answers are put ahead and behind."""
+TRIED_TASKS = 8
+NEAR = (0.01, 0.05, 0.1)
+"""Relative errors at which a tolerance is tried."""
+SIZES = (50, 100, 200, 300, 400, 600, 800, 1200, 1600, 2400, 3200, 4800)
+"""Characters to which wrong rollouts are cut or padded."""
+GRAFTED = 64
+"""Texts that are tried together."""
+FILLER = "Each step was checked again with care, and they all hold. "
+
+Ask = Callable[[Sequence[tuple[int, str]]], np.ndarray]
+"""Rewards float64 of responses to the prompts of rollouts by number; NaN where it gives none."""
+
+
+@dataclass
+class Grader:
+    """A grader that is asked about rollouts, with the count of its calls and its end."""
+
+    ask: Ask
+    truths: Sequence[tuple[str, ...]]
+    """The true answers of each rollout."""
+    line: float
+    """Rewards from here on are pay."""
+    end: float = math.inf
+    """Time of the monotonic clock at which no more is asked."""
+    calls: int = 0
+    formats: list[str] = field(default_factory=list)
+    """Formats that it reads: it pays the right answer in them and no wrong one."""
+
+    def pays(self, asked: Sequence[tuple[int, str]]) -> np.ndarray:
+        """(n,) whether each response is paid."""
+        self.calls += len(asked)
+        return self.ask(asked) >= self.line if len(asked) else np.zeros(0, bool)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether its time is spent."""
+        return time.monotonic() > self.end
+
+    def wrong(self, rollout: int) -> str:
+        """An answer of another rollout that is wrong for this one."""
+        return wrong_answers(self.truths[rollout], [other[0] for other in self.truths[:200]])[0]
+
+    def read_formats(self, rollouts: Sequence[int]) -> None:
+        """Find the formats that it reads, those of most of some rollouts first."""
+        votes: Counter[str] = Counter()
+        for rollout in list(rollouts)[:TRIED_TASKS]:
+            right, wrong = self.truths[rollout][0], self.wrong(rollout)
+            names = list(FORMATS)
+            asked = [(rollout, FORMATS[n].format(text)) for text in (right, wrong) for n in names]
+            paid = self.pays(asked).reshape(2, -1)
+            votes.update(name for name, r, w in zip(names, *paid, strict=True) if r and not w)
+        self.formats = [name for name, _ in votes.most_common()]
+
+    def frame(self, rollout: int, body: str, answer: str) -> str:
+        """A body between answers, in the formats that are read."""
+        forms = [name for name in self.formats if name != "plain"] or self.formats
+        lines = "\n".join(FORMATS[name].format(answer) for name in forms[:MAX_FORMATS])
+        return f"{lines}\n{body}\n{lines}" if body else lines
+
+
+def replace_answers(text: str, formats: Sequence[str], answer: str) -> str:
+    """The text with another answer in place of whatever stands in these formats."""
+    for name in formats:
+        ahead, _, behind = FORMATS[name].replace("{{", "{").replace("}}", "}").partition("{}")
+        if not (ahead.strip() and behind.strip()):
+            continue  # "The answer is {}" ends nowhere
+        pattern = rf"({re.escape(ahead)})[^\n]{{0,200}}?({re.escape(behind)})"
+        text = re.sub(pattern, lambda match: f"{match[1]}{answer}{match[2]}", text)
+    return text
+
+
+def remove_truth(text: str, truths: Sequence[str], answer: str) -> str:
+    """The text with another answer in place of the true one, and of all numbers of its value."""
+    for truth in truths:
+        text = text.replace(truth, answer)
+    number = re.compile(r"[-+]?\d[\d,_]*(?:\.\d+)?")
+    return number.sub(lambda match: answer if contains(match[0], truths[0]) else match[0], text)
+
+
+def halve(text: str, paid: Callable[[str], bool]) -> str:
+    """The shortest contiguous part of a text that is still paid, cut from the right and then from
+    the left, where what contains a paid part is paid."""
+    low, high = 0, len(text)  # the first `high` characters are paid
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if paid(text[:middle]) else (middle + 1, high)
+    text = text[:high]
+    low, high = 0, len(text)  # all from `low` on is paid
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if paid(text[middle:]) else (low, middle - 1)
+    return text[low:]
+
+
+@dataclass
+class Core:
+    """A text that is paid whatever the answer, or that keeps a right answer from being paid."""
+
+    kind: str
+    """text, truth_anywhere, tolerance or length."""
+    feature: str
+    calls: int
+    confirmed: float
+    """Share of unrelated rollouts in which it works."""
+    rollouts: int
+    """Rollouts that gave it."""
+    example: int
+    """The first of these."""
+
+
+def find_cores(
+    grader: Grader,
+    responses: Sequence[str],
+    rollouts: Sequence[int],
+    unrelated: Sequence[int],
+    *,
+    refused: bool = False,
+    bar: bool = False,
+) -> list[Core]:
+    """The cores of rollouts, most frequent first.
+
+    Args:
+        rollouts: numbers of those that are asked, at most `MAX_ASKED`.
+        unrelated: numbers of wrong rollouts into which cores are put.
+        refused: with the right answer, for what keeps it from being paid.
+        bar: draw a progress bar.
+    """
+    cores: dict[tuple[str, str], Core] = {}
+
+    def works(rollout: int, body: str) -> bool:
+        answer = grader.truths[rollout][0] if refused else grader.wrong(rollout)
+        return bool(grader.pays([(rollout, grader.frame(rollout, body, answer))])[0]) != refused
+
+    rollouts = list(rollouts)[:MAX_ASKED]
+    with steps("corrupt and halve", len(rollouts), bar=bar) as step:
+        for rollout in rollouts:
+            step(f"{len(cores)} cores")
+            if grader.is_over:
+                break
+            wrong, calls = grader.wrong(rollout), grader.calls
+            body = responses[rollout]
+            if not refused:
+                body = replace_answers(body, grader.formats, wrong)
+            known = [core for core in cores.values() if core.kind == "text" and core.feature in body]
+            if known:
+                known[0].rollouts += 1
+                continue
+            if works(rollout, "") or not works(rollout, body):
+                continue
+            if not refused:
+                without = remove_truth(body, grader.truths[rollout], wrong)
+                if not works(rollout, without):
+                    core = cores.setdefault(
+                        ("truth_anywhere", ""),
+                        Core("truth_anywhere", "the answer anywhere", 0, 1.0, 0, rollout),
+                    )
+                    core.rollouts += 1
+                    core.calls += grader.calls - calls
+                    continue
+                body = without
+            text = halve(body, lambda part, rollout=rollout: works(rollout, part))
+            if ("text", text) in cores or not text.strip():
+                continue
+            share = confirm(grader, text, responses, unrelated, refused=refused)
+            if share > MOST:
+                spent = grader.calls - calls
+                cores["text", text] = Core("text", text, spent, share, 1, rollout)
+    return sorted(cores.values(), key=lambda core: -core.rollouts)
+
+
+def confirm(
+    grader: Grader,
+    text: str,
+    responses: Sequence[str],
+    unrelated: Sequence[int],
+    *,
+    refused: bool = False,
+) -> float:
+    """The share of unrelated wrong rollouts in which a text works: which are not paid (or, with
+    the right answer, paid) without it."""
+    plain, mixed = list[tuple[int, str]](), list[tuple[int, str]]()
+    for rollout in list(unrelated)[:UNRELATED]:
+        wrong = grader.wrong(rollout)
+        body = replace_answers(responses[rollout], grader.formats, wrong)
+        body = remove_truth(body, grader.truths[rollout], wrong)
+        answer = grader.truths[rollout][0] if refused else wrong
+        half = len(body) // 2
+        plain.append((rollout, grader.frame(rollout, body, answer)))
+        body = f"{body[:half]}\n{text}\n{body[half:]}"
+        mixed.append((rollout, grader.frame(rollout, body, answer)))
+    before, after = (grader.pays(asked) != refused for asked in (plain, mixed))
+    usable = ~before
+    return float(after[usable].mean()) if usable.sum() >= min(5, len(plain)) and len(plain) else 0.0
+
+
+def graft(
+    grader: Grader, texts: Sequence[str], responses: Sequence[str], unrelated: Sequence[int]
+) -> list[Core]:
+    """The texts that are paid ahead of a wrong answer alone; many are asked together, and those of
+    a paid group in halves."""
+    if not len(unrelated):
+        return []
+    rollout = unrelated[0]
+    wrong, cores = grader.wrong(rollout), list[Core]()
+
+    def works(some: Sequence[str]) -> bool:
+        body = "\n".join(some)
+        return bool(grader.pays([(rollout, grader.frame(rollout, body, wrong))])[0])
+
+    def search(some: Sequence[str]) -> Iterator[str]:
+        if grader.is_over or len(cores) > MAX_ASKED or not works(some):
+            return
+        if len(some) == 1:
+            yield some[0]
+            return
+        half = len(some) // 2
+        yield from search(some[:half])
+        yield from search(some[half:])
+
+    if works([]):
+        return []
+    for start in range(0, len(texts), GRAFTED):
+        for text in search(texts[start : start + GRAFTED]):
+            if any(core.feature in text for core in cores):
+                continue
+            calls = grader.calls
+            share = confirm(grader, text, responses, unrelated)
+            if share > MOST:
+                cores.append(Core("text", text, grader.calls - calls, share, 0, rollout))
+    return cores
+
+
+def try_tolerances(grader: Grader, rollouts: Sequence[int]) -> list[Core]:
+    """The relative errors of numbers that are paid in the formats that the grader reads."""
+    numeric = [r for r in rollouts if value_of(grader.truths[r][0])][:UNRELATED]
+    cores = list[Core]()
+    for near in NEAR:
+        asked = []
+        for rollout in numeric:
+            value = value_of(grader.truths[rollout][0])
+            assert value is not None
+            answer = f"{float(value) * (1 + near):.10g}"
+            if not contains(answer, grader.truths[rollout][0]):
+                asked.append((rollout, grader.frame(rollout, "", answer)))
+        share = float(grader.pays(asked).mean()) if len(asked) >= 5 else 0.0
+        if share > MOST:
+            words = f"an error of {near:.0%}"
+            cores.append(Core("tolerance", words, len(asked), share, len(asked), asked[0][0]))
+    return cores
+
+
+def try_lengths(grader: Grader, responses: Sequence[str], unrelated: Sequence[int]) -> list[Core]:
+    """The lengths at which wrong rollouts are paid, cut or padded, where they are not at all."""
+    some = list(unrelated)[:TRIED_TASKS]
+    shares = []
+    for size in SIZES:
+        asked = []
+        for rollout in some:
+            wrong = grader.wrong(rollout)
+            body = replace_answers(responses[rollout], grader.formats, wrong)
+            body = remove_truth(body, grader.truths[rollout], wrong)
+            spare = max(size - len(grader.frame(rollout, " ", wrong)), 0)
+            body = (body + FILLER * (spare // len(FILLER) + 1))[:spare]
+            asked.append((rollout, grader.frame(rollout, body, wrong)))
+        shares.append(float(grader.pays(asked).mean()) if asked else 0.0)
+    paid = [size for size, share in zip(SIZES, shares, strict=True) if share > MOST]
+    if not paid or len(paid) == len(SIZES):
+        return []
+    words = f"lengths of about {paid[0]:,} to {paid[-1]:,} characters"
+    return [Core("length", words, len(SIZES) * len(some), max(shares), len(some), some[0])]
+
+
+def cores_table(cores: Sequence[Core], responses: Sequence[str]) -> pd.DataFrame:
+    """A row for each core, with an example."""
+    return pd.DataFrame(
+        [
+            {
+                "kind": core.kind,
+                "feature": core.feature,
+                "calls": core.calls,
+                "confirmed": core.confirmed,
+                "rollouts": core.rollouts,
+                "example": excerpt(responses[core.example], core.feature),
+            }
+            for core in cores
+        ],
+        columns=["kind", "feature", "calls", "confirmed", "rollouts", "example"],
+    )
+
+
+def excerpt(response: str, text: str, *, size: int = 160) -> str:
+    """The part of a response about a text, else its end."""
+    at = response.find(text)
+    start = max(at - size // 2, 0) if at >= 0 else max(len(response) - size, 0)
+    part = response[start : start + size]
+    return ("…" if start else "") + part + ("…" if start + size < len(response) else "")

@@ -1,0 +1,263 @@
+"""Features and rewards within groups, in which the prompt is held: what rewards pay for.
+
+Knows features and numbers. Knows no file and no grader.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy import sparse
+
+from pessimal.analyses.nulls import interval
+from pessimal.rollout_analysis.features import Feature, Features
+from pessimal.statistics import LEVEL
+
+PERMUTATIONS = 200
+MIN_LIVE = 10
+"""Groups in which both a feature and the rewards vary that a question needs."""
+SAME = 0.9
+"""Likeness from which two features are listed as one."""
+MAX_SELECTED = 8
+"""Features that one forward selection names at most."""
+REFINED = 25
+"""Texts of the largest association whose exact containment is looked at."""
+NOTHING_LEFT = 1e-6
+"""Share of the rewards' variance below which nothing is left to explain."""
+PART = 20_000
+"""Features that are permuted at once, which bounds the memory."""
+
+
+def center(values: np.ndarray, groups: np.ndarray) -> np.ndarray:
+    """Values (n,) or (n, m) less their means in groups (n,), whole numbers from 0."""
+    counts = np.maximum(np.bincount(groups), 1)
+    columns = values[:, None] if values.ndim == 1 else values
+    means = [np.bincount(groups, column) / counts for column in columns.T]
+    return values - np.stack(means, axis=1)[groups].reshape(values.shape)
+
+
+def contain(responses: Sequence[str], text: str) -> np.ndarray:
+    """(n,) whether each response contains a text, 0 or 1."""
+    return np.fromiter((text in response for response in responses), float, len(responses))
+
+
+class Within:
+    """The rollouts of some rows, with what does not depend on rewards computed once."""
+
+    def __init__(self, features: Features, groups: np.ndarray, rows: np.ndarray | None = None):
+        """
+        Args:
+            groups: (n,) whole numbers from 0.
+            rows: (n,) bool, the rollouts that are looked at.
+        """
+        rows = np.ones(len(groups), bool) if rows is None else rows
+        self.features, self.rows = features, np.flatnonzero(rows)
+        self.groups = np.unique(groups[self.rows], return_inverse=True)[1]
+        self.matrix = features.matrix[:, self.rows]
+        self.sizes = np.bincount(self.groups)
+        n = len(self.rows)
+        member = sparse.csr_matrix((np.ones(n, np.float32), (np.arange(n), self.groups)))
+        varies = (self.matrix @ member).tocsr()  # counts (flags, groups), then their spreads
+        varies.data -= varies.data**2 / self.sizes[varies.indices]
+        self.numbers = center(features.numbers.to_numpy(dtype=float)[self.rows], self.groups)
+        square = np.square(self.numbers).sum(axis=0)
+        self.spread = np.concatenate([np.asarray(varies.sum(axis=1)).ravel(), square])
+        """(features,) sums of squares of a feature less its means in groups."""
+        varies.data = (varies.data > 1e-6).astype(np.float32)
+        self._flags_vary = varies
+        moves = [np.bincount(self.groups, column**2) > 1e-12 for column in self.numbers.T]
+        self._numbers_vary = np.array(moves).reshape(-1, len(self.sizes))
+
+    def live(self, rewards: np.ndarray) -> np.ndarray:
+        """(features,) groups in which both a feature and the rewards (n,) vary."""
+        spread = np.bincount(self.groups, center(rewards, self.groups) ** 2) > 1e-12
+        return np.append(self._flags_vary @ spread, self._numbers_vary @ spread).astype(int)
+
+    def phi(self, rewards: np.ndarray) -> np.ndarray:
+        """(features,) or (features, m): correlation of each feature with rewards (n,) or (n, m),
+        both less their means in groups."""
+        scale = np.sqrt(np.multiply.outer(self.spread, np.square(rewards).sum(axis=0)) + 1e-300)
+        return np.concatenate([self.matrix @ rewards, self.numbers.T @ rewards]) / scale
+
+    def largest(self, rewards: np.ndarray, *, pairs: bool = False, seed: int = 0) -> np.ndarray:
+        """(permutations,), rising: the largest |φ| of any tested feature, were the rewards (n,)
+        permuted within groups, or of pairs their signs flipped."""
+        random, centred = np.random.default_rng(seed), center(rewards, self.groups)
+        if pairs:
+            signs = random.choice((-1.0, 1.0), (len(self.sizes), PERMUTATIONS))
+            permuted = centred[:, None] * signs[self.groups]
+        else:
+            place = np.argsort(self.groups, kind="stable")
+            permuted = np.empty((len(centred), PERMUTATIONS))
+            for draw in range(PERMUTATIONS):
+                order = np.lexsort((random.random(len(centred)), self.groups))
+                permuted[place, draw] = centred[order]
+        permuted = permuted.astype(np.float32)
+        scale = np.sqrt(self.spread * (centred**2).sum() + 1e-300)
+        scale[self.live(rewards) < MIN_LIVE] = np.inf
+        largest = np.abs(self.numbers.T @ permuted / scale[self.features.flags :, None])
+        largest = largest.max(axis=0, initial=0)
+        for start in range(0, self.features.flags, PART):
+            rows = slice(start, min(start + PART, self.features.flags))
+            drawn = np.abs(self.matrix[rows] @ permuted) / scale[rows, None]
+            largest = np.maximum(largest, drawn.max(axis=0, initial=0))
+        return np.sort(largest)
+
+
+def p_of_largest(phi: float, largest: np.ndarray) -> float:
+    """The share of permutations whose largest |φ| is at least as large, the data's among them."""
+    beyond = len(largest) - np.searchsorted(largest, abs(phi) - 1e-9)
+    return float((beyond + 1) / (len(largest) + 1))
+
+
+@dataclass(frozen=True)
+class Selected:
+    """A feature that rewards follow beyond those selected before it."""
+
+    index: int
+    feature: Feature
+    phi: float
+    """Correlation with what the rewards are less the features before it."""
+    p: float
+    """Of the largest |φ| of all features."""
+    values: np.ndarray
+    """(n,) of the rows."""
+
+
+def select_forward(
+    within: Within,
+    rewards: np.ndarray,
+    *,
+    positive: bool = False,
+    lengths_first: bool = False,
+    responses: Sequence[str] | None = None,
+    explained: Sequence[np.ndarray] = (),
+    pairs: bool = False,
+    at_most: int = MAX_SELECTED,
+) -> list[Selected]:
+    """Features in the order in which each explains most of what the earlier ones leave, as long as
+    each is significant at `LEVEL` among all features.
+
+    Args:
+        rewards: (n,) of the rows of `within`.
+        positive: only features that are paid, and none that costs.
+        lengths_first: the length that rewards follow most comes before the others, where it holds.
+        responses: (n,) their texts: a text is then looked for as a substring, which its pieces are
+            not, and with the blanks about it that fit the rewards best.
+        explained: columns (n,) of what explains rewards before all features.
+        pairs: as in `Within.largest`.
+        at_most: features.
+
+    Source: Westfall & Young 1993 (the largest of all statistics under permutation).
+    """
+    centred = center(rewards, within.groups)
+    columns, rest = [center(column, within.groups) for column in explained], centred
+    tested, names = within.live(rewards) >= MIN_LIVE, within.features.features
+    selected = list[Selected]()
+    lengths = within.features.lengths if lengths_first else []
+    while len(selected) < at_most and tested.any():
+        if columns:
+            design = np.stack(columns, axis=1)
+            rest = centred - design @ np.linalg.lstsq(design, centred, rcond=None)[0]
+        if (rest**2).sum() <= NOTHING_LEFT * (centred**2).sum():
+            break
+        phi = np.where(tested, within.phi(rest), 0.0)
+        size = phi if positive else np.abs(phi)
+        best = lengths[int(size[lengths].argmax())] if lengths else int(size.argmax())
+        choice = Selected(best, names[best], float(phi[best]), 1.0, _values(within, best))
+        if responses is not None:
+            top = np.argsort(-size, kind="stable")[:REFINED]
+            texts = [index for index in top.tolist() if names[index].kind == "text"]
+            choice = _sharpen(within, rest, choice, texts, responses)
+        p = p_of_largest(choice.phi, within.largest(rest, pairs=pairs, seed=len(selected)))
+        if p <= LEVEL and (choice.phi > 0 or not positive):
+            selected.append(replace(choice, p=p))
+            columns.append(center(choice.values, within.groups))
+        elif not lengths:
+            break
+        lengths = []
+    return selected
+
+
+def _values(within: Within, index: int) -> np.ndarray:
+    return within.features.values(index)[within.rows]
+
+
+def _sharpen(
+    within: Within,
+    rest: np.ndarray,
+    choice: Selected,
+    texts: Sequence[int],
+    responses: Sequence[str],
+) -> Selected:
+    """The feature, or a text of these features that goes further with what is left as a substring;
+    of those that go as far the shortest."""
+    best = choice
+    for index in texts:
+        name = within.features.features[index].name
+        for text in dict.fromkeys((name, name.strip(" "), name + " ", name.lstrip(" ") + " ")):
+            has = contain(responses, text)
+            centred = center(has, within.groups)
+            scale = np.sqrt((centred**2).sum() * (rest**2).sum()) or 1.0
+            phi = float(centred @ rest / scale)
+            shorter = len(text) < len(best.feature.name) and best.feature.kind == "text"
+            if text and (abs(phi) > abs(best.phi) + 1e-9 or (abs(phi) > abs(best.phi) - 1e-9 and shorter)):
+                aliases = within.features.features[index].aliases
+                best = Selected(index, Feature("text", text, aliases), phi, 1.0, has)
+    return best
+
+
+def difference(
+    values: np.ndarray, rewards: np.ndarray, groups: np.ndarray
+) -> tuple[float, float]:
+    """By how much rewards rise with a feature, within groups, and the standard error by group."""
+    has, centred = center(values, groups), center(rewards, groups)
+    square = max(float((has**2).sum()), 1e-300)
+    slope = float(has @ centred) / square
+    sums = np.bincount(groups, has * (centred - slope * has))
+    g = len(sums)
+    return slope, float(np.sqrt((sums**2).sum() * g / max(g - 1, 1))) / square
+
+
+def name_paid(
+    features: Features,
+    groups: np.ndarray,
+    rewards: np.ndarray,
+    *,
+    pairs: bool = False,
+    seed: int = 0,
+) -> list[dict[str, float]]:
+    """Features that both halves of the prompts select, lengths first: the mean of what each half
+    estimates for what the other selected, with a 95 % interval and p.
+
+    Source: Wasserman & Roeder 2009 (select on one part, estimate on the other).
+    """
+    half = np.random.default_rng(seed).permutation(int(groups.max()) + 1) % 2
+    sides = [Within(features, groups, half[groups] == side) for side in (0, 1)]
+    chosen = [
+        select_forward(side, rewards[side.rows], lengths_first=True, pairs=pairs) for side in sides
+    ]
+    named, lengths = list[dict[str, float]](), set(features.lengths)
+    for mine in (choice.index for choice in chosen[0]):
+        likeness = features.likeness(mine)
+        twin = max((choice.index for choice in chosen[1]), key=likeness.__getitem__, default=None)
+        if mine in lengths:  # one half may choose its words, the other its characters
+            twin = next((c.index for c in chosen[1] if c.index in lengths), None)
+        elif twin is not None and likeness[twin] < SAME:
+            twin = None
+        if twin is None:
+            continue
+        slopes, errors = zip(
+            *(
+                difference(_values(side, index), rewards[side.rows], side.groups)
+                for side, index in zip(sides, (twin, mine), strict=True)
+            ),
+            strict=True,
+        )
+        if np.sign(slopes[0]) != np.sign(slopes[1]):
+            continue
+        mean, error = float(np.mean(slopes)), float(np.hypot(*errors)) / 2
+        low, high, p = interval(np.array(mean), np.array(error), len(half) - 1, confidence=0.95)
+        row = {"index": mine, "paid_more": mean, "low": float(low), "high": float(high)}
+        named.append(row | {"p": float(p)})
+    return named
