@@ -55,9 +55,10 @@ class Olmo:
 
 def selected(selector: dict, olmo: Olmo) -> np.ndarray:
     """(n,) whether a planted verifier's selector holds."""
-    if selector["path"] == "rel_error":
+    if "rel_error" in selector["path"]:
+        errors = olmo.errors if "signed" in selector["path"] else np.abs(olmo.errors)
         low, high = selector.get("range", (-np.inf, selector.get("value")))
-        return (olmo.errors >= low) & (olmo.errors < high)
+        return (errors >= low) & (errors <= high)
     if "len" in selector["path"]:  # of tokens, for which three characters stand in
         size = np.array([len(text) / 3 for text in olmo.responses])
         return (size >= selector["range"][0]) & (size <= selector["range"][1])

@@ -9,6 +9,7 @@
     pessimal.ceiling(model)                           # how far any answer of any length can go
     pessimal.explain(model, prompt, chosen, rejected) # why this response and not that one
     pessimal.forecast(model, "smollm2")               # what optimising it does to a policy
+    pessimal.rollouts("completions.parquet")          # what a reward pays for in what a policy wrote
     pessimal.audit(model)                             # one verdict per check, before training on it
     pessimal.train("smollm2", "elo.csv", "my-model")  # a reward model of people's preferences
     pessimal.PessimalCallback("greatest", every=100)  # what a model wants, while it is trained
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from pessimal.api.compare import compare
     from pessimal.api.explain import accuracy, explain
     from pessimal.api.load import load, read, reward, save, train
+    from pessimal.api.rollouts import rollouts
     from pessimal.api.scan import forecast, scan
     from pessimal.api.search import ceiling, search
     from pessimal.training.callback import PessimalCallback
@@ -49,6 +51,7 @@ __all__ = [
     "load",
     "read",
     "reward",
+    "rollouts",
     "save",
     "scan",
     "search",

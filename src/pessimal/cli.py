@@ -154,6 +154,10 @@ def _bare(models: Sequence[str], overrides: Sequence[str]) -> list[str]:
     task = _verb(overrides)
     if task is None:
         raise ConfigError(f"{models[0]!r} has no verb before it: pessimal scan {models[0]}")
+    if task == "rollouts":
+        if len(models) > 1:
+            raise ConfigError(f"rollouts takes one file or folder, and {models[1]!r} is another")
+        return [f"file={as_text(models[0])}"]
     options = {field.name for field in fields(TASKS[task])}
     if "models" in options:
         return [f"models=[{','.join(map(as_text, models))}]"]

@@ -51,6 +51,8 @@ COMPARED = 64
 MIN_GRAFTED = 0.005
 """Share of the rollouts that have a text which is grafted."""
 BATCH = 256
+TEXTS = ("text", "begins", "ends")
+"""Kinds of features that are texts of rollouts."""
 MAX_WRONG = 5
 """Features that go with wrong payment that are listed."""
 WRONG = ("kind", "feature", "aliases", "share", "paid_with", "paid_without", "phi", "p_corrected")
@@ -385,9 +387,11 @@ def _analyse(
 
 def pay_line(rewards: np.ndarray, right: np.ndarray) -> float:
     """The reward from which a rollout counts as paid: of a grader that gives two rewards the
-    larger, else the median of the right rollouts."""
+    larger, else the median of the right rollouts; where all rewards are one, none is paid."""
     values = np.unique(rewards)
-    return float(values[-1] if len(values) <= 2 else np.median(rewards[right == 1]))
+    if len(values) == 1 or not (right == 1).any():
+        return math.inf
+    return float(values[-1] if len(values) == 2 else np.median(rewards[right == 1]))
 
 
 def _cores(
@@ -456,8 +460,9 @@ def _wrong_result(
     shares = f"{rate:.1%} of {n:,} {kind} rollouts"
     headline = f"{shares} {'are not paid' if refused else 'are paid'}." if n else ""
     if len(table):
-        first = literal(str(table["feature"].iloc[0]), limit=60)
-        headline = f"{headline[:-1]}, first of all with {first}."
+        which, first = table["kind"].iloc[0], str(table["feature"].iloc[0])
+        first = literal(first, limit=60) if which in TEXTS else first
+        headline = f"{headline[:-1]}; first of all: {first}."
     if not refused and n and low > MAX_NATURAL:
         reasons.append(f"{shares} are paid (95 % interval {low:.1%} to {high:.1%}).")
     reasons += [
@@ -645,7 +650,7 @@ def _hide(result: Result) -> Result:
     """The result without texts of rollouts."""
     table = result.table.copy()
     texts = {"feature", "aliases", "alike", "example"} & set(table.columns)
-    secret = table.get("kind", pd.Series(dtype=str)).isin(["text", "begins", "ends"])
+    secret = table.get("kind", pd.Series(dtype=str)).isin(TEXTS)
     for name in texts:
         column = table[name].astype(str)
         digests = column.map(lambda text: hashlib.sha256(text.encode()).hexdigest()[:8])
@@ -655,7 +660,7 @@ def _hide(result: Result) -> Result:
     if plot is not None:
         data = table if plot.data is None else table.loc[plot.data.index]
         plot = replace(plot, data=data)
-    return replace(result, table=table, plot=plot, headline=result.headline.split(",")[0])
+    return replace(result, table=table, plot=plot, headline=result.headline.split(";")[0])
 
 
 def _write_tests(results: Sequence[Result], sample: Sample, reward: Any) -> dict[str, str]:

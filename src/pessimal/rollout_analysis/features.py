@@ -74,9 +74,9 @@ class Features:
         return np.diff(self.matrix.indptr)
 
     @cached_property
-    def lengths(self) -> list[int]:
-        """The features that say how long a response is."""
-        return [index for index, row in enumerate(self.features) if row.kind == "length"]
+    def length_numbers(self) -> list[int]:
+        """The features that are a length in characters or words."""
+        return [self.flags + at for at, name in enumerate(self.numbers) if name in LENGTHS]
 
     def values(self, index: int) -> np.ndarray:
         """(n,) float64 of one feature: 0 and 1, or the number."""
@@ -115,7 +115,7 @@ def make_features(
         responses: n texts, those of one group beside one another.
         prompts: (n,) the last turn that each answers.
         groups: (n,) whole numbers from 0 that do not fall.
-        errors: (n,) the relative error of a numeric answer, NaN where there is none.
+        errors: (n,) the signed relative error of a numeric answer, NaN where there is none.
         bar: draw a progress bar.
 
     Source: Agrawal & Srikant 1994 (an n-gram is frequent only where both its parts are).
@@ -233,7 +233,7 @@ def _number_flags(
     numbers: pd.DataFrame, errors: np.ndarray | None
 ) -> Iterator[tuple[Feature, np.ndarray]]:
     """Responses by whether a number of theirs is above 0, and by each run of its quantiles; by
-    tolerances that the relative error is within."""
+    ranges of the relative error."""
     for name, column in numbers.items():
         values = column.to_numpy(dtype=float)
         kind = _kind_of(str(name))
@@ -249,9 +249,11 @@ def _number_flags(
                     words = f"{name} {edges[low]:.4g} to {edges[high + 1]:.4g}"
                     yield Feature(kind, words), np.flatnonzero((bins >= low) & (bins <= high))
     if errors is not None:
-        for tolerance in TOLERANCES:
-            within = np.flatnonzero(errors < tolerance)
-            yield Feature("tolerance", f"relative error below {tolerance:g}"), within
+        for low, high in ((-1, 1), (-1, 0), (0, 1)):
+            for size in TOLERANCES:
+                words = f"relative error {low * size:g} to {high * size:g}"
+                within = (errors >= low * size) & (errors <= high * size)
+                yield Feature("tolerance", words), np.flatnonzero(within)
 
 
 def _flags(
@@ -316,8 +318,8 @@ def own_answer(response: str) -> str:
 def grade_answers(
     responses: Sequence[str], truths: Sequence[Sequence[str]]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Whether each response's own answer is a true one (NaN where it gives none), and the relative
-    error of a number (NaN where either is none), (n,) each."""
+    """Whether each response's own answer is a true one (NaN where it gives none), and the signed
+    relative error of a number (NaN where either is none), (n,) each."""
     right, errors = np.full((2, len(responses)), np.nan)
     for index, (response, texts) in enumerate(zip(responses, truths, strict=True)):
         answer = own_answer(response)
@@ -327,7 +329,7 @@ def grade_answers(
         number = NUMBER.search(answer)
         value, true = value_of(number[0]) if number else None, value_of(texts[0])
         if value is not None and true:
-            errors[index] = abs(float(value - true)) / abs(float(true))
+            errors[index] = float(value - true) / abs(float(true))
     return right, errors
 
 

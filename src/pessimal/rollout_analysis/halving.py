@@ -30,6 +30,7 @@ SIZES = (50, 100, 200, 300, 400, 600, 800, 1200, 1600, 2400, 3200, 4800)
 """Characters to which wrong rollouts are cut or padded."""
 GRAFTED = 64
 """Texts that are tried together."""
+ANYWHERE = ("truth_anywhere", "the true answer anywhere")
 FILLER = "Each step was checked again with care, and they all hold. "
 
 Ask = Callable[[Sequence[tuple[int, str]]], np.ndarray]
@@ -166,7 +167,11 @@ def find_cores(
             body = responses[rollout]
             if not refused:
                 body = replace_answers(body, grader.formats, wrong)
-            known = [core for core in cores.values() if core.kind == "text" and core.feature in body]
+            known = [
+                core
+                for core in cores.values()
+                if core.kind == "text" and core.confirmed > MOST and core.feature in body
+            ]
             if known:
                 known[0].rollouts += 1
                 continue
@@ -175,10 +180,10 @@ def find_cores(
             if not refused:
                 without = remove_truth(body, grader.truths[rollout], wrong)
                 if not works(rollout, without):
-                    core = cores.setdefault(
-                        ("truth_anywhere", ""),
-                        Core("truth_anywhere", "the answer anywhere", 0, 1.0, 0, rollout),
-                    )
+                    if (core := cores.get(ANYWHERE)) is None:
+                        share = confirm(grader, None, responses, unrelated)
+                        core = Core(ANYWHERE[0], ANYWHERE[1], 0, share, 0, rollout)
+                        cores[ANYWHERE] = core
                     core.rollouts += 1
                     core.calls += grader.calls - calls
                     continue
@@ -187,22 +192,21 @@ def find_cores(
             if ("text", text) in cores or not text.strip():
                 continue
             share = confirm(grader, text, responses, unrelated, refused=refused)
-            if share > MOST:
-                spent = grader.calls - calls
-                cores["text", text] = Core("text", text, spent, share, 1, rollout)
-    return sorted(cores.values(), key=lambda core: -core.rollouts)
+            cores["text", text] = Core("text", text, grader.calls - calls, share, 1, rollout)
+    confirmed = [core for core in cores.values() if core.confirmed > MOST]
+    return sorted(confirmed, key=lambda core: -core.rollouts)
 
 
 def confirm(
     grader: Grader,
-    text: str,
+    text: str | None,
     responses: Sequence[str],
     unrelated: Sequence[int],
     *,
     refused: bool = False,
 ) -> float:
-    """The share of unrelated wrong rollouts in which a text works: which are not paid (or, with
-    the right answer, paid) without it."""
+    """The share of unrelated wrong rollouts in which a text (None: their true answer) works: which
+    are not paid (or, with the right answer, paid) without it."""
     plain, mixed = list[tuple[int, str]](), list[tuple[int, str]]()
     for rollout in list(unrelated)[:UNRELATED]:
         wrong = grader.wrong(rollout)
@@ -211,7 +215,8 @@ def confirm(
         answer = grader.truths[rollout][0] if refused else wrong
         half = len(body) // 2
         plain.append((rollout, grader.frame(rollout, body, answer)))
-        body = f"{body[:half]}\n{text}\n{body[half:]}"
+        part = grader.truths[rollout][0] if text is None else text
+        body = f"{body[:half]}\n{part}\n{body[half:]}"
         mixed.append((rollout, grader.frame(rollout, body, answer)))
     before, after = (grader.pays(asked) != refused for asked in (plain, mixed))
     usable = ~before

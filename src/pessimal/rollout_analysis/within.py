@@ -17,7 +17,10 @@ PERMUTATIONS = 200
 MIN_LIVE = 10
 """Groups in which both a feature and the rewards vary that a question needs."""
 SAME = 0.9
-"""Likeness from which two features are listed as one."""
+"""Jaccard's likeness, or correlation within groups, from which two features count as one."""
+HALF_LEVEL = LEVEL**0.5
+"""Level of each half of the prompts where both must select a feature: by chance both do in at most
+`LEVEL` of the cases."""
 MAX_SELECTED = 8
 """Features that one forward selection names at most."""
 REFINED = 25
@@ -66,7 +69,7 @@ class Within:
         varies.data = (varies.data > 1e-6).astype(np.float32)
         self._flags_vary = varies
         moves = [np.bincount(self.groups, column**2) > 1e-12 for column in self.numbers.T]
-        self._numbers_vary = np.array(moves).reshape(-1, len(self.sizes))
+        self._numbers_vary = np.array(moves, dtype=float).reshape(-1, len(self.sizes))
 
     def live(self, rewards: np.ndarray) -> np.ndarray:
         """(features,) groups in which both a feature and the rewards (n,) vary."""
@@ -79,9 +82,16 @@ class Within:
         scale = np.sqrt(np.multiply.outer(self.spread, np.square(rewards).sum(axis=0)) + 1e-300)
         return np.concatenate([self.matrix @ rewards, self.numbers.T @ rewards]) / scale
 
-    def largest(self, rewards: np.ndarray, *, pairs: bool = False, seed: int = 0) -> np.ndarray:
-        """(permutations,), rising: the largest |φ| of any tested feature, were the rewards (n,)
-        permuted within groups, or of pairs their signs flipped."""
+    def largest(
+        self,
+        rewards: np.ndarray,
+        family: np.ndarray | None = None,
+        *,
+        pairs: bool = False,
+        seed: int = 0,
+    ) -> np.ndarray:
+        """(permutations,), rising: the largest |φ| of any tested feature (of a family, by number),
+        were the rewards (n,) permuted within groups, or of pairs their signs flipped."""
         random, centred = np.random.default_rng(seed), center(rewards, self.groups)
         if pairs:
             signs = random.choice((-1.0, 1.0), (len(self.sizes), PERMUTATIONS))
@@ -95,10 +105,13 @@ class Within:
         permuted = permuted.astype(np.float32)
         scale = np.sqrt(self.spread * (centred**2).sum() + 1e-300)
         scale[self.live(rewards) < MIN_LIVE] = np.inf
+        if family is not None:
+            scale[np.setdiff1d(np.arange(len(scale)), family)] = np.inf
         largest = np.abs(self.numbers.T @ permuted / scale[self.features.flags :, None])
         largest = largest.max(axis=0, initial=0)
-        for start in range(0, self.features.flags, PART):
-            rows = slice(start, min(start + PART, self.features.flags))
+        tested = np.flatnonzero(np.isfinite(scale[: self.features.flags]))
+        for start in range(0, len(tested), PART):
+            rows = tested[start : start + PART]
             drawn = np.abs(self.matrix[rows] @ permuted) / scale[rows, None]
             largest = np.maximum(largest, drawn.max(axis=0, initial=0))
         return np.sort(largest)
@@ -134,19 +147,22 @@ def select_forward(
     explained: Sequence[np.ndarray] = (),
     pairs: bool = False,
     at_most: int = MAX_SELECTED,
+    level: float = LEVEL,
 ) -> list[Selected]:
     """Features in the order in which each explains most of what the earlier ones leave, as long as
-    each is significant at `LEVEL` among all features.
+    each is significant among all features.
 
     Args:
         rewards: (n,) of the rows of `within`.
         positive: only features that are paid, and none that costs.
-        lengths_first: the length that rewards follow most comes before the others, where it holds.
+        lengths_first: the length that rewards follow most comes before the others, where it holds
+            among lengths.
         responses: (n,) their texts: a text is then looked for as a substring, which its pieces are
             not, and with the blanks about it that fit the rewards best.
         explained: columns (n,) of what explains rewards before all features.
         pairs: as in `Within.largest`.
         at_most: features.
+        level: of the permutation test of each.
 
     Source: Westfall & Young 1993 (the largest of all statistics under permutation).
     """
@@ -154,7 +170,7 @@ def select_forward(
     columns, rest = [center(column, within.groups) for column in explained], centred
     tested, names = within.live(rewards) >= MIN_LIVE, within.features.features
     selected = list[Selected]()
-    lengths = within.features.lengths if lengths_first else []
+    lengths = within.features.length_numbers if lengths_first else []
     while len(selected) < at_most and tested.any():
         if columns:
             design = np.stack(columns, axis=1)
@@ -169,8 +185,10 @@ def select_forward(
             top = np.argsort(-size, kind="stable")[:REFINED]
             texts = [index for index in top.tolist() if names[index].kind == "text"]
             choice = _sharpen(within, rest, choice, texts, responses)
-        p = p_of_largest(choice.phi, within.largest(rest, pairs=pairs, seed=len(selected)))
-        if p <= LEVEL and (choice.phi > 0 or not positive):
+        family = np.array(lengths) if lengths else None
+        largest = within.largest(rest, family, pairs=pairs, seed=len(selected))
+        p = p_of_largest(choice.phi, largest)
+        if p <= level and (choice.phi > 0 or not positive):
             selected.append(replace(choice, p=p))
             columns.append(center(choice.values, within.groups))
         elif not lengths:
@@ -235,18 +253,23 @@ def name_paid(
     half = np.random.default_rng(seed).permutation(int(groups.max()) + 1) % 2
     sides = [Within(features, groups, half[groups] == side) for side in (0, 1)]
     chosen = [
-        select_forward(side, rewards[side.rows], lengths_first=True, pairs=pairs) for side in sides
+        select_forward(
+            *(side, rewards[side.rows]), lengths_first=True, pairs=pairs, level=HALF_LEVEL
+        )
+        for side in sides
     ]
-    named, lengths = list[dict[str, float]](), set(features.lengths)
+    lengths, named = {*features.length_numbers}, list[dict[str, float]]()
+    whole = [center(features.values(choice.index), groups) for choice in chosen[1]]
     for mine in (choice.index for choice in chosen[0]):
-        likeness = features.likeness(mine)
-        twin = max((choice.index for choice in chosen[1]), key=likeness.__getitem__, default=None)
-        if mine in lengths:  # one half may choose its words, the other its characters
-            twin = next((c.index for c in chosen[1] if c.index in lengths), None)
-        elif twin is not None and likeness[twin] < SAME:
-            twin = None
-        if twin is None:
+        values = center(features.values(mine), groups)
+        alike = [abs(np.corrcoef(values, other)[0, 1]) for other in whole]
+        alike = [
+            1.0 if mine in lengths and choice.index in lengths else likeness
+            for choice, likeness in zip(chosen[1], alike, strict=True)
+        ]
+        if max(alike, default=0.0) < SAME:
             continue
+        twin = chosen[1][int(np.argmax(alike))].index
         slopes, errors = zip(
             *(
                 difference(_values(side, index), rewards[side.rows], side.groups)

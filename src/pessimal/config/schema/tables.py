@@ -1,4 +1,5 @@
-"""Options of the verbs whose input is results: import, compare, report, runs and push."""
+"""Options of the verbs whose input is results or rollouts: import, compare, rollouts, report, runs
+and push."""
 
 import re
 from collections.abc import Sequence
@@ -14,7 +15,16 @@ from pessimal.config.schema.explain import as_text
 from pessimal.config.schema.scan import check_free
 from pessimal.config.schema.shared import TaskConfig, check_writable
 from pessimal.errors import ConfigError, did_you_mean
-from pessimal.options import Count, Files, Level, OneOf, Options, Texts, existing_file
+from pessimal.options import (
+    Count,
+    Files,
+    Level,
+    OneOf,
+    Options,
+    Texts,
+    existing_file,
+    parse_duration,
+)
 from pessimal.rewards.spec import Mode
 from pessimal.scoring.spec import TrainerSpec
 
@@ -262,6 +272,58 @@ class CompareConfig(TaskConfig):
 
 def _is_pair(pair: object) -> bool:
     return isinstance(pair, list) and len(pair) == 2 and pair[0] != pair[1]
+
+
+class Part(Enum):
+    """Parts of a response."""
+
+    answer = "answer"
+    """All outside of <think>…</think>."""
+    thought = "thought"
+    """All inside."""
+    all = "all"
+
+
+@dataclass
+class RolloutsConfig(TaskConfig):
+    """`pessimal rollouts FILE`: what a reward pays for in rollouts, what it pays for wrongly, what
+    training on it will amplify."""
+
+    file: str | None = None
+    """The file that a trainer wrote, or a folder with one for each step; typed as the word behind
+    the verb."""
+    columns: dict[str, str] = field(default_factory=dict)
+    """Columns by what they hold, where they are not recognised: prompt, response, reward, truth,
+    answer, group, step, advantage, response_a, response_b, label, preference."""
+    where: Part = Part.answer
+    """The part of a response that counts: answer, thought (inside <think>), or all."""
+    reward: Texts = field(default_factory=list)
+    """The grader, FILE.py:FUNCTION or whatever a model is typed as, which is asked about corrupted
+    rollouts; several are compared on the same rollouts."""
+    tasks: str | None = None
+    """JSONL file of prompts with the columns that the grader is given; by default each prompt with
+    its true answer."""
+    budget: str | None = None
+    """Time that the grader may be asked for, such as 10m; as long as it takes by default."""
+    scaled: bool = True
+    """The trainer divides advantages by their standard deviation, as GRPO does; not Dr. GRPO and
+    RLOO."""
+    private: bool = False
+    """Publish no text of a rollout: neither in the registry nor at W&B."""
+    name: str | None = None
+    """Name of the artifact; the file's own by default."""
+    strict: bool = True
+    """Exit with 1 where the reward fails, and with 3 where there is neither truth nor answer."""
+
+    def check(self) -> None:
+        if self.file is None:
+            raise ConfigError("rollouts of what? Type: pessimal rollouts completions.parquet")
+        if not Path(self.file).expanduser().is_dir():
+            existing_file("file", self.file)
+        if self.tasks is not None:
+            existing_file("tasks", self.tasks)
+        if self.budget is not None:
+            parse_duration(self.budget)
 
 
 @dataclass

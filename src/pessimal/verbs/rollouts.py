@@ -1,0 +1,82 @@
+"""`pessimal rollouts FILE`: what a reward pays for in what a policy wrote."""
+
+import pandas as pd
+from rich.text import Text
+
+from pessimal.api.rollouts import RolloutResults, rollouts
+from pessimal.config.schema import RolloutsConfig
+from pessimal.errors import IncompleteError, VerdictError
+from pessimal.progress import quiet_libraries
+from pessimal.tables.result import Result
+from pessimal.texts import literal
+from pessimal.verbs.common import print_path, show, store_of
+
+MAX_FEATURES = 3
+"""Features of each kind that are printed."""
+
+
+def run(config: RolloutsConfig) -> None:
+    """Read the rollouts, publish a `rollouts` artifact, print what is paid.
+
+    Raises:
+        VerdictError: the reward fails, and `strict` is true. The artifact is published all the
+            same.
+        IncompleteError: there is neither truth nor answer, and `strict` is true.
+    """
+    quiet_libraries()
+    assert config.file is not None
+    names = ("columns", "tasks", "budget", "scaled", "private", "name", "seed", "progress")
+    results = rollouts(
+        config.file,
+        reward=config.reward if len(config.reward) > 1 else next(iter(config.reward), None),
+        where=config.where.value,
+        cache=config.paths.cache,
+        store=store_of(config),
+        **{name: getattr(config, name) for name in names},
+    )
+    for line in describe_rollouts(results):
+        show(line)
+    assert results.folder is not None
+    print_path(results.folder)
+    if results.failures and config.strict:
+        raise VerdictError(f"FAILED: {results.failures[0]} See {results.folder}")
+    if not results.is_measured and config.strict:
+        raise IncompleteError(
+            "INCOMPLETE: without truth or answer nothing is known to be paid wrongly. Type "
+            "columns.truth=NAME or columns.answer=NAME; to end with exit code 0: strict=false"
+        )
+
+
+def describe_rollouts(results: RolloutResults) -> list[Text]:
+    """At most fifteen lines: the signal, what is paid wrongly with an example each, what is paid,
+    what will be amplified."""
+    lines = [Text(note, "dim") for note in results.notes[:2]]
+    for result in results:
+        style = "bold red" if result.name == "wrongly_paid" and results.failures else "bold"
+        lines.append(Text(result.headline, style))
+        lines += [Text(f"  {line}") for line in _describe_features(result)]
+    return lines[:15]
+
+
+def _describe_features(result: Result) -> list[str]:
+    rows = result.table.head(MAX_FEATURES).to_dict("records") if "feature" in result.table else []
+    if result.name in ("wrongly_paid", "wrongly_refused"):
+        return [_describe_wrong(row) for row in rows]
+    if result.name == "amplified":
+        return [", ".join(f"{_name(row)} {row['drift']:+.3f}" for row in rows)]
+    return []
+
+
+def _describe_wrong(row: dict) -> str:
+    """A feature that is paid wrongly, on one line, with an example."""
+    words = _name(row)
+    if pd.notna(row["confirmed"]):
+        words += f": the grader pays it in {row['confirmed']:.0%} of unrelated wrong rollouts"
+    elif pd.notna(row["paid_with"]):
+        words += f": {row['paid_with']:.0%} with it, {row['paid_without']:.0%} without"
+    return f"{words}. Example: {literal(row['example'], limit=90)}" if row["example"] else f"{words}."
+
+
+def _name(row: dict) -> str:
+    feature = str(row["feature"])
+    return literal(feature, limit=50) if row["kind"] in ("text", "begins", "ends") else feature
