@@ -364,6 +364,17 @@ def test_rows_without_a_reward_or_a_response_are_left_out_and_counted():
     assert "2 with an empty answer" in text
 
 
+def test_missing_cells_of_pandas_are_missing():
+    table = pd.DataFrame(
+        {"prompt": [*"aab"], "response": pd.array(["r", pd.NA, "s"], dtype="string")}
+    )
+    rollouts = rollouts_of(
+        table.assign(reward=pd.array([1, 2, pd.NA], dtype="Int64")), {"truth": None}
+    )
+    assert rollouts.frame["response"].tolist() == ["r"]
+    assert len(rollouts.notes) == 2
+
+
 def test_a_table_with_truth_alone_waits_for_a_grader():
     rollouts = rollouts_of(
         pd.DataFrame({"question": ["p"], "solution": ["r"], "is_correct": [True]})
@@ -425,8 +436,20 @@ def test_two_columns_of_one_name_and_an_unknown_part_are_refused():
         ("1.jsonl", "", "no rows"),
         ("1.csv", "", r"1\.csv"),
         ("1.csv", "prompt,response,reward\n", "no rows"),
+        ("1.csv", "prompt,response,reward\np,r,1,5\n", "more cells"),
+        ("1.csv", "prompt,response,reward,reward\np,r,1,5\n", "two columns are called reward"),
+        ("1.json", '{"samples": [{"id": 1}]}', r"1\.json is not laid out as a file of inspect"),
+        (
+            "1.jsonl",
+            '{"traces": [{"nodes": []}]}',
+            r"1\.jsonl is not laid out as a file of verifiers",
+        ),
         ("1.json", "{", r"1\.json is not JSON"),
-        ("1.table.json", '{"columns": ["a"], "data": [[1, 2]]}', r"1\.table\.json is not a table"),
+        (
+            "1.table.json",
+            '{"columns": ["a"], "data": [[1, 2]]}',
+            r"1\.table\.json is not laid out as a file of W&B",
+        ),
         ("1.parquet", "PAR", r"1\.parquet"),
         ("1.txt", "p r 1", r"\.parquet, \.jsonl"),
     ],
@@ -436,6 +459,21 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path, name, content, message):
     file.write_text(content)
     with pytest.raises(InputError, match=message):
         read_rollouts(file)
+
+
+def test_half_a_character_becomes_its_escape(tmp_path):
+    write_lines(tmp_path / "1.jsonl", [{"prompt": "p\ud83d", "response": "r\ud83d", "reward": 1}])
+    frame = read_rollouts(tmp_path / "1.jsonl").frame
+    assert frame["prompt"].item() == "p\\ud83d"
+    assert frame["response"].item() == "r\\ud83d"
+
+
+def test_a_path_is_looked_for_before_it_is_read(tmp_path):
+    for path in (tmp_path / "absent.jsonl", "~nobody-of-this-name/1.jsonl"):
+        with pytest.raises(InputError, match="there is no such file"):
+            read_rollouts(path)
+    with pytest.raises(InputError, match=r"columns\.rewards"):
+        read_rollouts(tmp_path / "absent.jsonl", {"rewards": "reward"})
 
 
 def test_a_folder_holds_files_of_one_kind(tmp_path):
@@ -502,7 +540,7 @@ def test_advantages_that_do_not_follow_from_the_sum_are_noted():
     )
     weighted = table["f"] + 0.1 * table["g"] - [2.5, 2.5, 2.5, 1.1]
     notes = rollouts_of(table.assign(advantage=weighted)).notes
-    assert any("In 1 of 2 groups the trainer's advantages" in note for note in notes)
+    assert any("In 1 of 1 groups the trainer's advantages" in note for note in notes)
     plain = table["f"] + table["g"] - [4.0, 4.0, 4.0, 2.0]
     assert not any(
         "advantages" in note for note in rollouts_of(table.assign(advantage=plain / 3)).notes

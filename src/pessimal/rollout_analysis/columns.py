@@ -50,13 +50,16 @@ SHARES = {
 _KNOWN = {*NAMES, *(name for names in NAMES.values() for name in names)}
 
 
-def check_options(columns: Mapping[str, str], where: str) -> None:
-    """InputError for a key of no column, or a part of a response that there is not."""
+def check_options(columns: Mapping[str, str | None] | None, where: str) -> dict[str, str]:
+    """The columns that are named; InputError for a key that is not one of `NAMES`, or for a part of
+    a response that there is not."""
+    columns = columns or {}
     for key in columns:
         if key not in NAMES:
             raise InputError(unknown_option(f"columns.{key}", key, list(NAMES)))
     if where not in PARTS:
         raise InputError(f"where={where!r}: type one of {', '.join(PARTS)}")
+    return {key: name for key, name in columns.items() if name is not None}
 
 
 def find_columns(frame: pd.DataFrame, columns: Mapping[str, str], place: str) -> dict[str, str]:
@@ -86,7 +89,8 @@ def find_columns(frame: pd.DataFrame, columns: Mapping[str, str], place: str) ->
     if text is None or ("response" not in names and "response_b" not in names):
         options = "columns.response=NAME, or columns.response_a=NAME and columns.response_b=NAME"
         raise refuse(place, f"no column is recognised as the response: type {options}", frame)
-    if "prompt" not in names and not any(map(read_turns, frame[text].head())):
+    alone = "prompt" not in names and "response_a" not in names
+    if alone and not any(map(read_turns, frame[text].head())):
         message = "no column is recognised as the prompt: type columns.prompt=NAME"
         raise refuse(place, message, frame)
     return names

@@ -5,7 +5,6 @@ Knows no rewards.
 
 import ast
 import json
-import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -33,19 +32,20 @@ def read_turns(value: Any) -> list[Turn]:
                 value = ast.literal_eval(value)
             except (ValueError, SyntaxError):
                 return []
+    value = [value] if isinstance(value, Mapping) else value
     messages = list(value) if isinstance(value, list | tuple | np.ndarray) else []
     if not all(isinstance(message, Mapping) and "role" in message for message in messages):
         return []
     turns = list[Turn]()
     for message in messages:
         content = message.get("content")
-        parts = [content] if isinstance(content, str | None) else list(content)
+        parts = list(content) if isinstance(content, list | tuple | np.ndarray) else [content]
         thought, text = message.get("reasoning_content") or message.get("reasoning") or "", ""
         for part in parts:
             if isinstance(part, Mapping):
-                thought += part.get("reasoning") or part.get("thinking") or ""
+                thought += str(part.get("reasoning") or part.get("thinking") or "")
                 part = part.get("text")
-            text += part or ""
+            text += str(part or "")
         text = f"<think>\n{thought}\n</think>\n\n{text}" if thought else text
         turns.append(Turn(str(message["role"]), storable(text)))
     return turns
@@ -65,7 +65,7 @@ def read_texts(frame: pd.DataFrame, names: Mapping[str, str], notes: list[str]) 
         end = speakers[-1] if speakers else len(turns) - 1
         text = write_prompt([*before, *turns[:end]])
         pictures += _has_picture(prompt) or _has_picture(response)
-        rows.append((text, turns[end].content, text if prompt is None else str(prompt)))
+        rows.append((text, turns[end].content, text if prompt is None else storable(str(prompt))))
     if pictures:
         notes.append(f"The images of {pictures:,} conversations are left out: only texts are read.")
     return pd.DataFrame(rows, columns=["prompt", "response", "group"])
@@ -84,8 +84,7 @@ def read_text(cell: object) -> str:
     """A cell as a text; of a list the first; nothing of a missing one."""
     if isinstance(cell, list | tuple | np.ndarray):
         return read_text(next(iter(cell), None))
-    missing = cell is None or (isinstance(cell, float) and math.isnan(cell))
-    return "" if missing else storable(str(cell))
+    return "" if cell is None else storable(str(cell))
 
 
 def cut_part(text: str, opened: bool, where: str) -> str:

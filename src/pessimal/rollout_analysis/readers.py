@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from pessimal.errors import InputError
+from pessimal.options import matching
 from pessimal.rollout_analysis.columns import (
     NAMES,
     REWARD,
@@ -69,11 +70,14 @@ def read_rollouts(
     Raises:
         InputError: the file cannot be read, or its columns are not those of rollouts.
     """
-    check_options(columns or {}, where)
-    top, tables, kinds = Path(path).expanduser(), list[pd.DataFrame](), list[str]()
+    columns = check_options(columns, where)
+    top, *more = map(Path, matching("path", str(path)))
+    if more:
+        raise InputError(f"path={str(path)!r} is several files: give a folder, or one file")
+    tables, kinds = list[pd.DataFrame](), list[str]()
     for file in (files := list_files(top)):
         source, table = read_table(file)
-        names = find_columns(table, columns or {}, str(file))
+        names = find_columns(table, columns, str(file))
         kinds.append(f"{file.suffix}, {source}: {', '.join(map('='.join, names.items()))}")
         if kinds[-1] != kinds[0]:
             raise InputError(
@@ -86,7 +90,7 @@ def read_rollouts(
             table["step"] = int(number[-1])
         tables.append(table)
     whole = pd.concat(tables, ignore_index=True)
-    return _make_rollouts(whole, columns or {}, where, source, str(path))
+    return _make_rollouts(whole, columns, where, source, str(path))
 
 
 def rollouts_of(
@@ -97,15 +101,16 @@ def rollouts_of(
     source: str = "table",
 ) -> Rollouts:
     """The rollouts of a table in memory. Arguments and errors as of `read_rollouts`."""
-    check_options(columns or {}, where)
-    return _make_rollouts(frame.rename(columns=str), columns or {}, where, source, "the table")
+    columns = check_options(columns, where)
+    return _make_rollouts(frame.rename(columns=str), columns, where, source, "the table")
 
 
 def _make_rollouts(
     frame: pd.DataFrame, columns: Mapping[str, str], where: str, source: str, place: str
 ) -> Rollouts:
     """The rollouts of a table; `place` is what messages call it."""
-    frame = frame.reset_index(drop=True)
+    frame = frame.reset_index(drop=True).astype(object)
+    frame = frame.where(frame.notna(), None)
     names, notes = find_columns(frame, columns, place), list[str]()
     pairs, trainer = "response_a" in names, guess_trainer(frame)
     if source == "table":
@@ -265,7 +270,8 @@ def _read_pairs(
     if broken:
         notes.append(f"Of {len(frame):,} pairs {len(broken):,} are left out. First: {broken[0]}.")
     if not rows:
-        raise refuse(place, f"no pair can be read. First: {broken[0]}", frame)
+        message = f"no pair can be read: type columns.prompt=NAME. First: {broken[0]}"
+        raise refuse(place, message, frame)
     if not choice:
         reason = f"by the column {label}" if label else "the chosen one has 1"
         notes.append(f"The rewards of a pair are shares of the preference: {reason}.")

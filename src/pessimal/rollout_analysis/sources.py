@@ -12,7 +12,6 @@ from typing import Any
 import pandas as pd
 
 from pessimal.errors import InputError
-from pessimal.options import check_ends
 from pessimal.rollout_analysis.columns import name_reward
 from pessimal.tables.comparisons import numbered_rows
 from pessimal.tables.files import read_csv
@@ -24,7 +23,6 @@ LETTERS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
 
 def list_files(path: Path) -> list[Path]:
     """The file, or the files of a folder in the order of the numbers in their names."""
-    check_ends("path", path)
     files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
     files = [file for file in files if file.name.endswith(ENDINGS) and file.name[0] != "."]
     # verifiers writes the options of a run beside its results.
@@ -37,24 +35,42 @@ def list_files(path: Path) -> list[Path]:
 def read_table(file: Path) -> tuple[str, pd.DataFrame]:
     """The source of a file, as far as its shape says it, and its rows."""
     if file.suffix in (".csv", ".tsv"):
-        return "table", read_csv(file, "\t" if file.suffix == ".tsv" else ",")
+        return "table", _read_cells(file)
     document = _read_document(file) if file.suffix in (".json", ".eval") else None
-    if isinstance(document, dict) and {"columns", "data"} <= document.keys():
-        return "W&B table", _read_logged_table(document["columns"], document["data"], file)
-    if isinstance(document, dict) and "samples" in document:
-        return "inspect", pd.DataFrame(map(_read_sample, document["samples"] or ()))
-    records = list[Mapping[str, Any]]()
-    for number, row in numbered_rows(file, "path"):
-        if isinstance(row, InputError):
-            raise row
-        if not isinstance(row, Mapping):
-            raise InputError(f"{file}, line {number} holds {row!r:.80}; expected an object")
-        records.append(row)
-    if records and "traces" in records[0]:
-        return "verifiers", pd.DataFrame(
-            _read_trace(trace, row) for row in records for trace in row["traces"]
-        )
-    return "table", pd.DataFrame.from_records(records)
+    document = document if isinstance(document, dict) else {}
+    fields, source = document.keys(), "table"
+    records: list[Any] = []
+    if not ({"columns", "data"} <= fields or "samples" in fields):
+        for number, row in numbered_rows(file, "path"):
+            if isinstance(row, InputError):
+                raise row
+            if not isinstance(row, Mapping):
+                raise InputError(f"{file}, line {number} holds {row!r:.80}; expected an object")
+            records.append(row)
+    try:
+        if {"columns", "data"} <= fields:
+            source = "W&B table"
+            return source, _read_logged_table(document["columns"], document["data"])
+        if "samples" in fields:
+            source = "inspect"
+            records = [*map(_read_sample, document["samples"] or ())]
+        elif records and "traces" in records[0]:
+            source = "verifiers"
+            records = [_read_trace(trace, row) for row in records for trace in row["traces"]]
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise InputError(f"{file} is not laid out as a file of {source}: {error!r}") from error
+    # As objects: a text may hold half a character, which no column of texts takes.
+    return source, pd.DataFrame(records, dtype=object)
+
+
+def _read_cells(file: Path) -> pd.DataFrame:
+    """A CSV or TSV file; pandas would shift a row with too many cells and rename a column."""
+    table = read_csv(file, "\t" if file.suffix == ".tsv" else ",")
+    if not isinstance(table.index, pd.RangeIndex):
+        raise InputError(f"{file} has rows with more cells than its first line has names")
+    if twice := [name for name in table if f"{name}.1" in table]:
+        raise InputError(f"{file}: two columns are called {', '.join(twice)}")
+    return table
 
 
 def _read_document(file: Path) -> Any:
@@ -76,13 +92,10 @@ def _read_document(file: Path) -> Any:
         raise InputError(f"{file} is not JSON: {error}") from error
 
 
-def _read_logged_table(columns: list, data: list, file: Path) -> pd.DataFrame:
+def _read_logged_table(columns: list, data: list) -> pd.DataFrame:
     """A table of W&B. verl logs a row for each step, with the columns step, input_1, output_1,
     score_1, input_2 and so on."""
-    try:
-        table = pd.DataFrame(data, columns=columns)
-    except ValueError as error:
-        raise InputError(f"{file} is not a table as W&B writes it: {error}") from error
+    table = pd.DataFrame(data, columns=columns, dtype=object)
     names = ["input", "output", "score"]
     if columns[:4] != ["step", *(f"{name}_1" for name in names)]:
         return table
