@@ -157,7 +157,8 @@ def test_traces_of_verifiers_are_read_along_their_last_branch(tmp_path):
             "exact": {"score": float(number), "weight": 1.0},
             "answer": {"score": 1.0, "weight": 0.2},
         }
-        task = {"type": "Toy", "data": {"answer": str(question)}, "key": f"k{question}"}
+        data = {"answer": str(question), "seed": number}  # two rows of one task
+        task = {"type": "Toy", "data": data, "key": f"k{question}", "hash": f"h{question}-{number}"}
         trace = {"task": task, "nodes": nodes, "rewards": rewards}
         return {"task": task, "traces": [trace], "run": {"type": "train", "work": {"step": 5}}}
 
@@ -554,3 +555,54 @@ def test_a_reward_in_csv_files_by_step_is_recognised(tmp_path):
         )
     frame = read_rollouts(tmp_path).frame
     assert frame["reward"].tolist() == frame["step"].tolist() == [1, 2]
+
+
+def test_a_row_without_any_of_several_rewards_is_left_out():
+    table = pd.DataFrame(trl_rows(1))
+    table.loc[1, ["length", "hits_e"]] = None
+    rollouts = rollouts_of(table)
+    assert rollouts.frame["response"].tolist() == ["It is 0.", "It is 2.", "It is 3."]
+    assert rollouts.frame["step"].dtype == int
+
+
+def test_a_named_response_is_read_where_there_are_pairs_too():
+    rollouts = rollouts_of(
+        pd.DataFrame(PAIR | {"mine": [*"xyz"], "reward": 1}), {"response": "mine"}
+    )
+    assert not rollouts.pairs
+    assert rollouts.frame["response"].tolist() == ["x", "y", "z"]
+
+
+def test_of_columns_that_differ_in_capitals_the_first_counts():
+    table = pd.DataFrame({"Prompt": ["p"], "prompt": ["q"], "Response": ["r"], "REWARD": [1]})
+    frame = rollouts_of(table).frame
+    assert frame[["prompt", "response", "reward"]].to_numpy().tolist() == [["p", "r", 1.0]]
+
+
+def test_a_prompt_that_the_conversation_repeats_is_read_once():
+    talk = [{"role": "user", "content": "p"}, {"role": "assistant", "content": "r"}]
+    frame = rollouts_of(pd.DataFrame({"prompt": ["p"], "messages": [talk], "reward": [1]})).frame
+    assert frame["prompt"].tolist() == ["p"]
+
+
+def test_a_copy_of_the_reward_is_no_further_reward():
+    rows = [
+        {key: row[key] for key in ("input", "output", "gts", "score", "step")}
+        for row in verl_rows(1)
+    ]
+    rollouts = rollouts_of(pd.DataFrame([row | {"reward": row["score"]} for row in rows]))
+    assert rollouts.rewards == ("reward",)
+    assert "score" not in rollouts.frame
+
+
+def test_responses_and_scores_in_capitals_are_a_pair():
+    table = {
+        "question": ["p"],
+        "response_A": ["a"],
+        "response_B": ["b"],
+        "score_A": [2.0],
+        "score_B": [1.0],
+    }
+    frame = rollouts_of(pd.DataFrame(table)).frame
+    assert frame["response"].tolist() == ["a", "b"]
+    assert frame["reward"].tolist() == [2.0, 1.0]
