@@ -606,3 +606,19 @@ def test_responses_and_scores_in_capitals_are_a_pair():
     frame = rollouts_of(pd.DataFrame(table)).frame
     assert frame["response"].tolist() == ["a", "b"]
     assert frame["reward"].tolist() == [2.0, 1.0]
+
+
+def test_one_score_of_a_pair_is_no_reward_unless_it_is_named():
+    table = pd.DataFrame(PAIR | {"label": ["a", "b", "b"], "score": [0.9, 0.8, 0.2]})
+    assert rollouts_of(table).frame["reward"].tolist() == [1.0, 0.0, 0.0, 1.0, 0.0, 1.0]
+    named = rollouts_of(table, {"reward": "score"}).frame
+    assert named["reward"].tolist() == pytest.approx([0.1, 0.9, 0.2, 0.8, 0.8, 0.2])
+
+
+def test_advantages_are_compared_within_the_groups_of_the_source():
+    rewards, advantages = [1.0, 0.0, 2.0, 0.0], [0.5, -0.5, 0.1, -0.1]
+    table = pd.DataFrame(
+        {"prompt": "p", "response": [*"rstu"], "reward": rewards, "advantage": advantages}
+    )
+    assert any("In 1 of 1 groups" in note for note in rollouts_of(table).notes)
+    assert rollouts_of(table.assign(group=[*"xxyy"])).notes == ()

@@ -83,7 +83,8 @@ def find_columns(frame: pd.DataFrame, columns: Mapping[str, str], place: str) ->
     for key, candidates in NAMES.items():
         free = (spelling[name] for name in candidates if name in spelling)
         column = next((name for name in free if name not in names.values()), None)
-        if column and key not in names and not (key == "response" and "response_a" in names):
+        single = key in ("response", "reward") and "response_a" in names  # says nothing of a pair
+        if column and key not in names and not single:
             names[key] = column
     text = names.get("response", names.get("response_a"))
     if text is None or ("response" not in names and "response_b" not in names):

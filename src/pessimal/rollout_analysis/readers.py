@@ -119,6 +119,8 @@ def _make_rollouts(
         rows, rewards = _read_pairs(frame, names, notes, place), ["reward"]
     else:
         rows = read_texts(frame, names, notes)
+        if "group" in names:
+            rows["group"] = frame[names["group"]].map(str)
         rewards = _add_rewards(rows, frame, names, trainer or source, notes, place)
         for key in ("truth", "advantage", "step"):
             if key not in names:
@@ -135,8 +137,6 @@ def _make_rollouts(
             _compare_advantages(rows, notes)
         if "answer" in names:
             rows["answer"] = frame[names["answer"]].map(read_text)
-        if "group" in names:
-            rows["group"] = frame[names["group"]].map(str)
     opened = rows["prompt"].str.rstrip().str.endswith("<think>")
     rows["response"] = list(map(cut_part, rows["response"], opened, [where] * len(rows)))
     empty, part = ~rows["response"].str.strip().astype(bool), where.replace("all", "response")
