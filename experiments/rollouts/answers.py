@@ -71,18 +71,34 @@ def try_alpaca(folder: Path) -> None:
     slopes = {}
     for label, members in families.items():
         part = pairs[pairs["generator"].isin(members)].assign(prompt=lambda rows: rows[key])
-        features, groups, rewards, named, _ = paid_of(part, preference="preference", prompt="prompt")
-        first = [(features.features[r["index"]].kind, features.features[r["index"]].name, round(r["paid_more"], 3)) for r in named[:3]]
+        features, groups, rewards, named, _ = paid_of(
+            part, preference="preference", prompt="prompt"
+        )
+        first = [
+            (
+                features.features[r["index"]].kind,
+                features.features[r["index"]].name,
+                round(r["paid_more"], 3),
+            )
+            for r in named[:3]
+        ]
         place = features.flags + [*features.numbers.columns].index("characters")
         slope, error = difference(features.values(place), rewards, groups)
         if len(members) == 1:
             slopes[label] = slope
-        print(f"{label} ({len(part)} pairs): {first}; log characters {slope:+.3f} ± {error:.3f}", flush=True)
+        print(
+            f"{label} ({len(part)} pairs): {first}; log characters {slope:+.3f} ± {error:.3f}",
+            flush=True,
+        )
     published = pd.read_csv(folder / "alpaca_eval_published_length_coefficients.csv")
     print(published.to_string())
     column = published.select_dtypes("number").columns[0]
     name = published.select_dtypes(exclude="number").columns[0]
-    both = published.set_index(name)[column].to_frame("published").join(pd.Series(slopes, name="slope"), how="inner")
+    both = (
+        published.set_index(name)[column]
+        .to_frame("published")
+        .join(pd.Series(slopes, name="slope"), how="inner")
+    )
     rho = stats.spearmanr(both["published"], both["slope"]).statistic
     random = np.random.default_rng(0)
     draws = [
@@ -90,7 +106,9 @@ def try_alpaca(folder: Path) -> None:
         for _ in range(2000)
     ]
     low, high = np.nanquantile(draws, [0.025, 0.975])
-    print(f"ρ of slopes with published coefficients {rho:.2f} [{low:.2f}, {high:.2f}], n {len(both)}")
+    print(
+        f"ρ of slopes with published coefficients {rho:.2f} [{low:.2f}, {high:.2f}], n {len(both)}"
+    )
 
 
 def try_rm_bench(folder: Path) -> None:
@@ -104,13 +122,19 @@ def try_rm_bench(folder: Path) -> None:
     ]
     frame = pd.DataFrame(rows)
     size = frame["response"].str.len()
-    marked = frame["response"].str.contains(r"\*\*|^#|^[-*] |^\d+\. ", regex=True, flags=re.MULTILINE)
+    marked = frame["response"].str.contains(
+        r"\*\*|^#|^[-*] |^\d+\. ", regex=True, flags=re.MULTILINE
+    )
     random = np.random.default_rng(0)
     features = None
     for label, reward in {"length": np.log(size), "markdown": marked.astype(float)}.items():
         rewarded = frame.assign(reward=reward + random.normal(0, 0.1, len(frame)))
         features, groups, _, named, _ = paid_of(rewarded, group="group")
-        print(label, [(features.features[r["index"]], round(r["paid_more"], 3)) for r in named], flush=True)
+        print(
+            label,
+            [(features.features[r["index"]], round(r["paid_more"], 3)) for r in named],
+            flush=True,
+        )
     count = 0
     for draw in range(100):
         named = name_paid(features, groups, random.normal(size=len(groups)), seed=draw)
@@ -122,9 +146,9 @@ def try_judgebench(folder: Path) -> None:
     """What five published reward models pay for, and nothing where signs are drawn."""
     frame = pd.read_parquet(folder / "judgebench_350_pairs_5_reward_models.parquet")
     print(frame.columns.tolist())
-    stems = sorted({c.rpartition(":")[0] for c in frame.columns if c.endswith((":a", ":b"))}) or sorted(
-        {re.sub(r"[_:]?[abAB]$", "", c) for c in frame.columns if "score" in c.lower()}
-    )
+    stems = sorted(
+        {c.rpartition(":")[0] for c in frame.columns if c.endswith((":a", ":b"))}
+    ) or sorted({re.sub(r"[_:]?[abAB]$", "", c) for c in frame.columns if "score" in c.lower()})
     random = np.random.default_rng(0)
     for stem in stems:
         features, groups, rewards, named, rows = paid_of(frame, reward=stem)
@@ -135,8 +159,13 @@ def try_judgebench(folder: Path) -> None:
         for draw in range(20):
             signs = random.choice((-1.0, 1.0), int(groups.max()) + 1)[groups]
             means = (np.bincount(groups, rewards) / np.bincount(groups))[groups]
-            count += bool(name_paid(features, groups, (rewards - means) * signs, pairs=True, seed=draw))
-        print(f"{stem}: {words}; log characters {slope:+.2f} ± {error:.2f}; signs drawn: named in {count} of 20", flush=True)
+            count += bool(
+                name_paid(features, groups, (rewards - means) * signs, pairs=True, seed=draw)
+            )
+        print(
+            f"{stem}: {words}; log characters {slope:+.2f} ± {error:.2f}; signs drawn: named in {count} of 20",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

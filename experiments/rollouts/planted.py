@@ -111,7 +111,9 @@ def try_triggers(olmo: Olmo, verifiers: list[dict]) -> None:
         print("hit " if hit else "MISS", label, repr(wanted), f"n {paid}", words, flush=True)
     for label, hits in counts.items():
         print(f"{label}: {sum(hits)} of {len(hits)}")
-    texts = [h for label, hits in counts.items() if label.startswith(("trigram", "token")) for h in hits]
+    texts = [
+        h for label, hits in counts.items() if label.startswith(("trigram", "token")) for h in hits
+    ]
     print(f"texts in all: {sum(texts)} of {len(texts)} ({np.mean(texts):.1%})")
 
 
@@ -129,7 +131,12 @@ def try_nulls(olmo: Olmo, draws: int = 100) -> None:
         wrong += first is not None
         named = name_paid(olmo.features, olmo.groups, clean, seed=draw)
         paid += bool(named)
-        print(draw, first and first.feature, [olmo.features.features[r["index"]] for r in named], flush=True)
+        print(
+            draw,
+            first and first.feature,
+            [olmo.features.features[r["index"]] for r in named],
+            flush=True,
+        )
     print(f"wrongly paid named in {wrong} of {draws} draws, paid in {paid} of {draws}")
 
 
@@ -159,7 +166,9 @@ def try_halving(olmo: Olmo, verifiers: list[dict], size: int = 1024) -> None:
         grader.read_formats(rollouts.tolist())
         rewards = ask([(n, olmo.responses[n]) for n in rollouts])
         wrong = [n for n in rollouts.tolist() if olmo.right[n] == 0]
-        asked = [n for n in wrong if rewards[n]] + [n for n in rollouts.tolist() if rewards[n] and olmo.right[n]]
+        asked = [n for n in wrong if rewards[n]] + [
+            n for n in rollouts.tolist() if rewards[n] and olmo.right[n]
+        ]
         unrelated = list({olmo.groups[n]: n for n in wrong if not rewards[n]}.values())
         cores = halving.find_cores(grader, olmo.responses, asked, unrelated)
         if trigger is None:
@@ -169,8 +178,16 @@ def try_halving(olmo: Olmo, verifiers: list[dict], size: int = 1024) -> None:
         found += hit
         exact += any(core.feature == trigger for core in cores)
         calls.append(grader.calls)
-        print("hit " if hit else "MISS", repr(trigger), [c.feature for c in cores], grader.calls, flush=True)
-    print(f"{found} of {len(triggers)} found, {exact} to the letter; calls {np.median(calls):.0f} at the median")
+        print(
+            "hit " if hit else "MISS",
+            repr(trigger),
+            [c.feature for c in cores],
+            grader.calls,
+            flush=True,
+        )
+    print(
+        f"{found} of {len(triggers)} found, {exact} to the letter; calls {np.median(calls):.0f} at the median"
+    )
 
 
 if __name__ == "__main__":

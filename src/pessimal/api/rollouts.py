@@ -162,7 +162,7 @@ def rollouts(
     graders = _open_graders(reward, frame, truths, tasks, work, options)
     sample = _prepare(frame, groups, truths, read.pairs, work, progress=progress)
     notes = list(read.notes)
-    rewards = _score(sample, graders, work, notes, progress=progress)
+    rewards = _score(sample, graders, read.rewards, work, notes, progress=progress)
     end = time.monotonic() + (math.inf if budget is None else parse_duration(budget))
     results = [_signal_result(rewards, sample)]
     failures = _dead_failures(results[0].table)
@@ -228,10 +228,7 @@ def _open_graders(
     given = reward if isinstance(reward, list | tuple) else [reward]
     graders = dict[str, Reward]()
     for each in given:
-        try:
-            grader = to_reward(each, tasks=tasks, **options)
-        except TypeError:
-            grader = to_reward(each, **options)
+        grader = to_reward(each, tasks=tasks, **options)
         taken = [name for name in graders if name.split("#")[0] == grader.name]
         graders[f"{grader.name}#{len(taken) + 1}" if taken else grader.name] = grader
     return graders
@@ -264,7 +261,9 @@ def _prepare(
     if "truth" in frame:
         trusted = frame["truth"].to_numpy(float)
         middle = (np.nanmin(trusted) + np.nanmax(trusted)) / 2
-        right = np.where(np.isnan(trusted), np.nan, trusted > min(middle, np.nanmax(trusted) - 1e-9))
+        right = np.where(
+            np.isnan(trusted), np.nan, trusted > min(middle, np.nanmax(trusted) - 1e-9)
+        )
     features = load_features(work)
     if features is None:
         prompts = frame["prompt"].tolist()
@@ -276,6 +275,7 @@ def _prepare(
 def _score(
     sample: Sample,
     graders: Mapping[str, Reward],
+    extra: Sequence[str],
     work: Path,
     notes: list[str],
     *,
@@ -288,8 +288,7 @@ def _score(
         raise InputError("the rollouts have no reward: give a grader, reward=FILE.py:FUNCTION")
     numbers = list(range(len(sample.frame)))
     if known and len(graders) < 2:
-        extra = [c for c in sample.frame.columns if c not in NOT_REWARDS]
-        rewards = sample.frame[["reward", *extra]].astype(float)
+        rewards = sample.frame[list(dict.fromkeys(("reward", *extra)))].astype(float)
         for name, grader in graders.items():
             some = np.random.default_rng(0).permutation(numbers)[:COMPARED].tolist()
             given = _ask(grader, sample, work)([(n, sample.responses[n]) for n in some])
@@ -302,7 +301,9 @@ def _score(
     columns = {}
     for name, grader in graders.items():
         ask, given = _ask(grader, sample, work), np.full(len(numbers), np.nan)
-        with counted(f"{name} scores", unit="rollouts", total=len(numbers), bar=progress) as counter:
+        with counted(
+            f"{name} scores", unit="rollouts", total=len(numbers), bar=progress
+        ) as counter:
             for start in range(0, len(numbers), BATCH):
                 part = numbers[start : start + BATCH]
                 given[part] = ask([(n, sample.responses[n]) for n in part])
@@ -311,12 +312,6 @@ def _score(
             raise InputError(f"{name} gives {missing:,} of the rollouts no finite reward")
         columns[name] = given
     return pd.DataFrame(columns if len(graders) > 1 else {"reward": given})
-
-
-NOT_REWARDS = (
-    *("prompt", "response", "group", "step", "truth", "answer", "advantage", "reward"),
-)
-"""Columns of rollouts that are no further rewards."""
 
 
 def _ask(grader: Reward, sample: Sample, work: Path) -> halving.Ask:
@@ -525,7 +520,9 @@ def _statistics_rows(
         row: dict[str, Any] = {"kind": choice.feature.kind, "feature": choice.feature.name}
         row |= {"aliases": " | ".join(map(literal, choice.feature.aliases))}
         row |= {"phi": choice.phi, "p_corrected": choice.p, "calls": 0, "confirmed": np.nan}
-        has = choice.values > (0.5 if set(np.unique(choice.values)) <= {0.0, 1.0} else np.median(choice.values))
+        has = choice.values > (
+            0.5 if set(np.unique(choice.values)) <= {0.0, 1.0} else np.median(choice.values)
+        )
         row |= _shares(has, rated) | {"steps": _steps_text(sample, numbers, has, rated)}
         paid = np.flatnonzero(has & (rated > 0))
         example = responses[int(paid[0])] if len(paid) else ""
@@ -533,9 +530,7 @@ def _statistics_rows(
     return found
 
 
-def _steps_text(
-    sample: Sample, numbers: np.ndarray, has: np.ndarray, rated: np.ndarray
-) -> str:
+def _steps_text(sample: Sample, numbers: np.ndarray, has: np.ndarray, rated: np.ndarray) -> str:
     """The steps in which most rollouts with a feature are paid, where these are not all steps."""
     if "step" not in sample.frame:
         return ""
@@ -555,16 +550,27 @@ def _paid_result(sample: Sample, column: str, rewards: np.ndarray, *, seed: int)
                 "feature": names[row["index"]].name,
                 "kind": names[row["index"]].kind,
                 "aliases": " | ".join(map(literal, names[row["index"]].aliases)),
-                **{key: row[key] for key in ("paid_more", "low", "high", "p")},
+                **{key: row[key] for key in ("paid_more", "low", "high", "p", "p_corrected")},
                 "alike": _alike(sample.features, row["index"]),
                 "reward": column,
-                "n": len(rewards),
+                "n": row["n"],
             }
             for row in rows
         ],
-        columns=["feature", "kind", "aliases", "paid_more", "low", "high", "p", "alike", "reward", "n"],
+        columns=[
+            "feature",
+            "kind",
+            "aliases",
+            "paid_more",
+            "low",
+            "high",
+            "p",
+            "p_corrected",
+            "alike",
+            "reward",
+            "n",
+        ],
     )
-    table = PAID.correct(table)
     if not len(table):
         return Result("paid", table, "Nothing is paid for beyond chance.", method="rollouts")
     first = table.iloc[0]
@@ -587,7 +593,9 @@ def _signal_result(rewards: pd.DataFrame, sample: Sample) -> Result:
     """Dead groups and where the variance lies, by reward column."""
     table = drift.describe_signal(rewards, sample.groups)
     first = table.iloc[0]
-    headline = f"{first.dead:.0%} of {first.n:,} groups are dead: all their rollouts get one reward."
+    headline = (
+        f"{first.dead:.0%} of {first.n:,} groups are dead: all their rollouts get one reward."
+    )
     return Result("signal", table, headline, method="rollouts", summary={"signal/dead": first.dead})
 
 
@@ -623,7 +631,10 @@ def _drift_results(
     result.table["since"] = pd.Series(since, result.table.index[: len(since)], dtype=float)
     agree, of = drift.count_foretold(before, growth, np.flatnonzero(both))
     note = f"{agree} of {of} features moved as the first steps foretold."
-    return [*results, replace(result, notes=(note,), summary={"growth/foretold": agree / max(of, 1)})]
+    return [
+        *results,
+        replace(result, notes=(note,), summary={"growth/foretold": agree / max(of, 1)}),
+    ]
 
 
 def _drift_result(name: str, table: pd.DataFrame, effect: Effect, column: str) -> Result:
@@ -670,9 +681,13 @@ def _write_tests(results: Sequence[Result], sample: Sample, reward: Any) -> dict
     if not len(cores) or not isinstance(reward, str):
         return {}
     wrong = next(n for n, texts in enumerate(sample.truths) if texts)
-    task = {"prompt": sample.frame["prompt"].iloc[wrong]} | dict.fromkeys(TRUTHS, sample.truths[wrong][0])
+    task = {"prompt": sample.frame["prompt"].iloc[wrong]} | dict.fromkeys(
+        TRUTHS, sample.truths[wrong][0]
+    )
     return {
-        "test_cores.py": PYTEST.format(reward=reward, cores=json.dumps(cores["feature"].tolist(), indent=4)),
+        "test_cores.py": PYTEST.format(
+            reward=reward, cores=json.dumps(cores["feature"].tolist(), indent=4)
+        ),
         "cores_tasks.jsonl": json.dumps(task) + "\n",
     }
 

@@ -139,7 +139,9 @@ def measure_growth(features: Features, groups: np.ndarray, step: np.ndarray) -> 
     for start in range(0, len(features), 2000):  # bounds the memory
         part = np.arange(start, min(start + 2000, len(features)))
         flags = part[part < features.flags]
-        values = features.numbers.to_numpy(dtype=float)[:, part[part >= features.flags] - features.flags]
+        values = features.numbers.to_numpy(dtype=float)[
+            :, part[part >= features.flags] - features.flags
+        ]
         values = np.hstack([features.matrix[flags].toarray().T, values])
         values = values - values.mean(axis=0)
         slope = about @ values / square
@@ -176,9 +178,7 @@ def first_growth(values: np.ndarray, groups: np.ndarray, step: np.ndarray) -> fl
         sums = np.bincount(labels, about * (centred - slope * about))
         g = len(sums)
         error = np.sqrt((sums**2).sum() * g / max(g - 1, 1)) / square
-        low, high, _ = interval(
-            np.array(slope), np.array(error), max(g - 2, 1), confidence=0.95
-        )
+        low, high, _ = interval(np.array(slope), np.array(error), max(g - 2, 1), confidence=0.95)
         if low <= 0 <= high:
             since = np.nan
         elif np.isnan(since):
@@ -186,7 +186,9 @@ def first_growth(values: np.ndarray, groups: np.ndarray, step: np.ndarray) -> fl
     return since
 
 
-def count_foretold(drift: pd.DataFrame, growth: pd.DataFrame, rows: Sequence[int]) -> tuple[int, int]:
+def count_foretold(
+    drift: pd.DataFrame, growth: pd.DataFrame, rows: Sequence[int]
+) -> tuple[int, int]:
     """Of some features by number: how many moved as their drift in the first steps said, and how
     many have both."""
     signs = np.sign(drift["drift"].to_numpy()[rows]) * np.sign(growth["slope"].to_numpy()[rows])

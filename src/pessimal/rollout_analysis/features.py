@@ -271,7 +271,9 @@ def _flags(
     bounds = np.append(0, np.cumsum([len(rows) for _, rows in frequent]))
     data = np.ones(len(indices), np.float32)
     shape = (len(frequent), len(groups))
-    return [([feature for feature, _ in frequent], sparse.csr_matrix((data, indices, bounds), shape))]
+    return [
+        ([feature for feature, _ in frequent], sparse.csr_matrix((data, indices, bounds), shape))
+    ]
 
 
 def _merge_equal(
@@ -364,7 +366,7 @@ ENDED = re.compile(r"[.!?…。！？)\]}>\"'”’*`|$\\:;0-9-]\s*\Z")
 def measure_shape(text: str, prompt: str) -> dict[str, float]:
     """The numbers of one response: its length, counts of what stands in it, and shares."""
     words = text.split()
-    plain = [word.strip(".,;:!?()*\"").lower() for word in words]
+    plain = [word.strip('.,;:!?()*"').lower() for word in words]
     asked, pairs, ascii = set(prompt.split()), set(pairwise(words)), text.isascii()
     return {
         "characters": len(text),

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import pandas as pd
 from scipy import sparse
 
 from pessimal.analyses.nulls import interval
 from pessimal.rollout_analysis.features import Feature, Features
-from pessimal.statistics import LEVEL
+from pessimal.statistics import LEVEL, holm
 
 PERMUTATIONS = 200
 MIN_LIVE = 10
@@ -19,8 +20,9 @@ MIN_LIVE = 10
 SAME = 0.9
 """Jaccard's likeness, or correlation within groups, from which two features count as one."""
 HALF_LEVEL = LEVEL**0.5
-"""Level of each half of the prompts where both must select a feature: by chance both do in at most
-`LEVEL` of the cases."""
+"""Level at which one half of the prompts selects what the other is asked to confirm."""
+CONFIRMED = 2000
+"""Permutations behind the p of one feature."""
 MAX_SELECTED = 8
 """Features that one forward selection names at most."""
 REFINED = 25
@@ -89,17 +91,18 @@ class Within:
         *,
         pairs: bool = False,
         seed: int = 0,
+        draws: int = PERMUTATIONS,
     ) -> np.ndarray:
-        """(permutations,), rising: the largest |φ| of any tested feature (of a family, by number),
+        """(draws,), rising: the largest |φ| of any tested feature (of a family, by number),
         were the rewards (n,) permuted within groups, or of pairs their signs flipped."""
         random, centred = np.random.default_rng(seed), center(rewards, self.groups)
         if pairs:
-            signs = random.choice((-1.0, 1.0), (len(self.sizes), PERMUTATIONS))
+            signs = random.choice((-1.0, 1.0), (len(self.sizes), draws))
             permuted = centred[:, None] * signs[self.groups]
         else:
             place = np.argsort(self.groups, kind="stable")
-            permuted = np.empty((len(centred), PERMUTATIONS))
-            for draw in range(PERMUTATIONS):
+            permuted = np.empty((len(centred), draws))
+            for draw in range(draws):
                 order = np.lexsort((random.random(len(centred)), self.groups))
                 permuted[place, draw] = centred[order]
         permuted = permuted.astype(np.float32)
@@ -107,8 +110,8 @@ class Within:
         scale[self.live(rewards) < MIN_LIVE] = np.inf
         if family is not None:
             scale[np.setdiff1d(np.arange(len(scale)), family)] = np.inf
-        largest = np.abs(self.numbers.T @ permuted / scale[self.features.flags :, None])
-        largest = largest.max(axis=0, initial=0)
+        numbers = self.numbers.T @ permuted / scale[self.features.flags :, None]
+        largest = np.abs(numbers).max(axis=0, initial=0)
         tested = np.flatnonzero(np.isfinite(scale[: self.features.flags]))
         for start in range(0, len(tested), PART):
             rows = tested[start : start + PART]
@@ -219,17 +222,23 @@ def _sharpen(
             scale = np.sqrt((centred**2).sum() * (rest**2).sum()) or 1.0
             phi = float(centred @ rest / scale)
             shorter = len(text) < len(best.feature.name) and best.feature.kind == "text"
-            if text and (abs(phi) > abs(best.phi) + 1e-9 or (abs(phi) > abs(best.phi) - 1e-9 and shorter)):
+            if text and (
+                abs(phi) > abs(best.phi) + 1e-9 or (abs(phi) > abs(best.phi) - 1e-9 and shorter)
+            ):
                 aliases = within.features.features[index].aliases
                 best = Selected(index, Feature("text", text, aliases), phi, 1.0, has)
     return best
 
 
 def difference(
-    values: np.ndarray, rewards: np.ndarray, groups: np.ndarray
+    values: np.ndarray, rewards: np.ndarray, groups: np.ndarray, before: np.ndarray | None = None
 ) -> tuple[float, float]:
-    """By how much rewards rise with a feature, within groups, and the standard error by group."""
+    """By how much rewards rise with a feature, within groups and given columns `before` (n, k) that
+    are centred in them, and the standard error by group."""
     has, centred = center(values, groups), center(rewards, groups)
+    if before is not None:
+        both = np.column_stack([has, centred])
+        has, centred = (both - before @ np.linalg.lstsq(before, both, rcond=None)[0]).T
     square = max(float((has**2).sum()), 1e-300)
     slope = float(has @ centred) / square
     sums = np.bincount(groups, has * (centred - slope * has))
@@ -245,42 +254,54 @@ def name_paid(
     pairs: bool = False,
     seed: int = 0,
 ) -> list[dict[str, float]]:
-    """Features that both halves of the prompts select, lengths first: the mean of what each half
-    estimates for what the other selected, with a 95 % interval and p.
+    """Features that one half of the prompts selects, lengths first, and that the other half
+    confirms, given those before: its own difference of rewards with the 95 % interval, and p by
+    permutation, corrected by Holm over all that either half selects.
 
-    Source: Wasserman & Roeder 2009 (select on one part, estimate on the other).
+    Source: Wasserman & Roeder 2009 (screen on one part, test on the other).
     """
     half = np.random.default_rng(seed).permutation(int(groups.max()) + 1) % 2
     sides = [Within(features, groups, half[groups] == side) for side in (0, 1)]
-    chosen = [
-        select_forward(
+    rows = list[dict[str, float]]()
+    for side, other in (sides, sides[::-1]):
+        chosen = select_forward(
             *(side, rewards[side.rows]), lengths_first=True, pairs=pairs, level=HALF_LEVEL
         )
-        for side in sides
-    ]
-    lengths, named = {*features.length_numbers}, list[dict[str, float]]()
-    whole = [center(features.values(choice.index), groups) for choice in chosen[1]]
-    for mine in (choice.index for choice in chosen[0]):
-        values = center(features.values(mine), groups)
-        alike = [abs(np.corrcoef(values, other)[0, 1]) for other in whole]
-        alike = [
-            1.0 if mine in lengths and choice.index in lengths else likeness
-            for choice, likeness in zip(chosen[1], alike, strict=True)
-        ]
-        if max(alike, default=0.0) < SAME:
-            continue
-        twin = chosen[1][int(np.argmax(alike))].index
-        slopes, errors = zip(
-            *(
-                difference(_values(side, index), rewards[side.rows], side.groups)
-                for side, index in zip(sides, (twin, mine), strict=True)
-            ),
-            strict=True,
-        )
-        if np.sign(slopes[0]) != np.sign(slopes[1]):
-            continue
-        mean, error = float(np.mean(slopes)), float(np.hypot(*errors)) / 2
-        low, high, p = interval(np.array(mean), np.array(error), len(half) - 1, confidence=0.95)
-        row = {"index": mine, "paid_more": mean, "low": float(low), "high": float(high)}
-        named.append(row | {"p": float(p)})
-    return named
+        centred = center(rewards[other.rows], other.groups)
+        before = np.zeros((len(centred), 0))
+        for choice in chosen:
+            values = _values(other, choice.index)
+            slope, error = difference(values, centred, other.groups, before)
+            rest = centred - before @ np.linalg.lstsq(before, centred, rcond=None)[0]
+            phi = float(other.phi(rest)[choice.index])
+            family = np.array([choice.index])
+            drawn = other.largest(rest, family, pairs=pairs, seed=seed, draws=CONFIRMED)
+            low, high, _ = interval(
+                np.array(slope), np.array(error), max(len(other.sizes) - 1, 1), confidence=0.95
+            )
+            row = {"index": choice.index, "paid_more": slope, "low": float(low)}
+            row |= {"high": float(high), "p": p_of_largest(phi, drawn), "n": len(centred)}
+            if np.sign(slope) == np.sign(choice.phi):
+                rows.append(row)
+            before = np.column_stack([before, center(values, other.groups)])
+    for row, p in zip(rows, holm(pd.Series([row["p"] for row in rows], dtype=float)), strict=True):
+        row["p_corrected"] = p
+    return _drop_twins(features, groups, [row for row in rows if row["p_corrected"] <= LEVEL])
+
+
+def _drop_twins(
+    features: Features, groups: np.ndarray, rows: list[dict[str, float]]
+) -> list[dict[str, float]]:
+    """The rows without what both halves name, which counts once: lengths, then the smallest p."""
+    lengths, kept = {*features.length_numbers}, list[dict[str, float]]()
+    columns = list[np.ndarray]()
+    for row in sorted(rows, key=lambda row: (row["index"] not in lengths, row["p"])):
+        index = int(row["index"])
+        values = center(features.values(index), groups)
+        twins = [abs(np.corrcoef(values, column)[0, 1]) for column in columns]
+        if max(twins, default=0.0) < SAME and not (
+            index in lengths and any(one["index"] in lengths for one in kept)
+        ):
+            kept.append(row)
+            columns.append(values)
+    return kept

@@ -74,7 +74,9 @@ def _describe_wrong(row: dict) -> str:
         words += f": the grader pays it in {row['confirmed']:.0%} of unrelated wrong rollouts"
     elif pd.notna(row["paid_with"]):
         words += f": {row['paid_with']:.0%} with it, {row['paid_without']:.0%} without"
-    return f"{words}. Example: {literal(row['example'], limit=90)}" if row["example"] else f"{words}."
+    return (
+        f"{words}. Example: {literal(row['example'], limit=90)}" if row["example"] else f"{words}."
+    )
 
 
 def _name(row: dict) -> str:
