@@ -94,13 +94,12 @@ def rows() -> list[dict[str, str]]:
 
 def command(row: dict[str, str]) -> str:
     """What to type for a model that is no implicit reward."""
-    if row["preset"]:
-        other = " model.judge.opponent=TEXT" * row["preset"].startswith("pair-")
-        return f"model={row['preset']}{other}"
-    typed = f"model=auto model.path={row['model']}"
+    typed = f"model={row['model']}"
+    if row["preset"].startswith("pair-"):
+        typed += " model.judge.opponent=TEXT"
     if row["kind"] == "pairrm":
         typed += " model.kind=pairrm model.opponent=TEXT"
-    if row["output"]:
+    if row["output"] and not row["preset"]:
         typed += f" model.output={row['output']}"
     if row["head"] == "own code":
         typed += " model.trust_remote_code=true model.revision=COMMIT"
@@ -123,10 +122,10 @@ def page(table: list[dict[str, str]]) -> str:
     load = [row for row in table if row["loads"] != "no"]
     pairs = [row for row in load if row["kind"] == "implicit"]
     others = [row for row in load if row["kind"] != "implicit"]
-    plain = [row for row in others if command(row) == f"model=auto model.path={row['model']}"]
+    plain = [row for row in others if command(row) == f"model={row['model']}"]
     typed = [row for row in others if row not in plain]
     text = INTRODUCTION.format(n=len(table), **Counter(row["loads"] for row in table))
-    text += "## By their repository\n\nType `model=auto model.path=REPOSITORY`.\n\n"
+    text += "## By their repository\n\nType `model=REPOSITORY`.\n\n"
     text += "".join(f"- {row['model']}\n" for row in plain if not row["needs"]) + "\n"
     text += listed(
         "repository | prepare", [[row["model"], needs(row)] for row in plain if row["needs"]]
