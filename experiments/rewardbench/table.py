@@ -111,10 +111,17 @@ def needs(row: dict[str, str]) -> str:
     return ", ".join(NEEDS[need] for need in row["needs"].split())
 
 
-def listed(columns: str, lines: list[list[str]]) -> str:
+def table_of(columns: str, lines: list[list[str]]) -> str:
     """A table with these columns."""
     head = [f"| {columns} |", "|---" * (columns.count("|") + 1) + "|"]
     return "\n".join([*head, *("| " + " | ".join(cells) + " |" for cells in lines)]) + "\n\n"
+
+
+def block_of(lines: list[list[str]]) -> str:
+    """A block of text, its columns below one another."""
+    width = max(len(cells[0]) for cells in lines)
+    rows = [" ".join([cells[0].ljust(width), *cells[1:]]).rstrip() for cells in lines]
+    return "\n".join(["```text", *rows, "```", "", ""])
 
 
 def page(table: list[dict[str, str]]) -> str:
@@ -126,29 +133,25 @@ def page(table: list[dict[str, str]]) -> str:
     typed = [row for row in others if row not in plain]
     text = INTRODUCTION.format(n=len(table), **Counter(row["loads"] for row in table))
     text += "## By their repository\n\nType `model=REPOSITORY`.\n\n"
-    text += "".join(f"- {row['model']}\n" for row in plain if not row["needs"]) + "\n"
-    text += listed(
+    text += block_of([[row["model"]] for row in plain if not row["needs"]])
+    text += table_of(
         "repository | prepare", [[row["model"], needs(row)] for row in plain if row["needs"]]
     )
-    text += "## By another command\n\n" + listed(
-        "repository | type | prepare",
-        [[row["model"], f"`{command(row)}`", needs(row)] for row in typed],
+    text += "## By another command\n\n" + table_of(
+        "type | prepare", [[f"`{command(row)}`", needs(row)] for row in typed]
     )
-    text += PAIRS + listed(
-        "policy | reference | prepare",
-        [
-            [
-                f"{row['model']}-hf" if row["needs"] == "hf" else row["model"],
-                row["reference"],
-                needs(row),
-            ]
-            for row in pairs
-        ],
-    )
-    text += "## Not loaded\n\n" + listed(
+    text += PAIRS + block_of([[policy(row), row["reference"]] for row in pairs])
+    text += "To prepare first:\n\n"
+    text += "".join(f"- {policy(row)}: {needs(row)}\n" for row in pairs if row["needs"]) + "\n"
+    text += "## Not loaded\n\n" + table_of(
         "repository | why", [[row["model"], row["why"]] for row in table if row not in load]
     )
     return text.rstrip("\n") + "\n" + PREPARATION
+
+
+def policy(row: dict[str, str]) -> str:
+    """The repository of an implicit reward's policy."""
+    return row["model"] + "-hf" * (row["needs"] == "hf")
 
 
 if __name__ == "__main__":
