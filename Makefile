@@ -150,4 +150,4 @@ lock: $(READY) ## Resolve requirements.lock anew: every package with hashes, for
 	  requirements.txt requirements-data.txt --output-file requirements.lock
 
 clean: ## Remove the environment and everything that runs left behind
-	rm -rf $(VENV) runs docs/_build .pytest_cache .ruff_cache
+	rm -rf $(VENV) runs docs/_build docs/tables.md .pytest_cache .ruff_cache

@@ -9,6 +9,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 sys.path.insert(0, str(HERE))
 
+import table_columns  # noqa: E402
 from sphinx.util import logging  # noqa: E402
 
 from pessimal import __version__  # noqa: E402
@@ -52,4 +53,5 @@ def check_outside(app) -> None:
 
 
 def setup(app) -> None:
+    app.connect("config-inited", lambda app, config: table_columns.main())
     app.connect("builder-inited", check_outside)

@@ -1,12 +1,10 @@
-"""Writes `docs/tables.md`: every table that a verb writes, every column, what it means, and an
-example.
+"""Writes `docs/tables.md`: every table that a verb writes, every column, its meaning, and an example.
 
-    python docs/table_columns.py
-
-What the columns of an analysis mean is said under `Tables:` in its docstring, and what they mean in
-all of them in that of `analyses/analysis.py`; of other tables in `docs/columns.yaml`. Examples are
-of made-up scores (`tests/described_tables.py`). A test fails where a table has a column that is not
-described, or where this page is older than the descriptions.
+The page is part of the built manual (`docs/conf.py` calls `main`) and is not kept in git. Columns of
+an analysis are described under `Tables:` in its docstring; columns that mean the same in every
+analysis in the docstring of `analyses/analysis.py`; columns of other tables in `docs/columns.yaml`.
+Examples are of made-up scores (`tests/described_tables.py`). A test fails where a table has a column
+that is not described.
 """
 
 import inspect
@@ -32,10 +30,8 @@ pd.read_parquet("runs/registry/comparison/NAME/v0/tables/agreement.parquet")
 pd.read_parquet("runs/registry/score-table/MODEL--PROMPT/v0/scores.parquet")
 ```
 
-`pessimal runs show REFERENCE` prints them. A table is there where what it needs is there. Intervals are at the level of
-`confidence`, 95 % by default; a missing number is one that could not be computed. Examples are of made-up scores.
-
-<!-- Made by `python docs/table_columns.py` from the docstrings of the analyses and docs/columns.yaml: change these, not this. -->
+`pessimal runs show REFERENCE` prints them. A table is written if its inputs are there. Intervals are at the level of
+`confidence`, 95 % by default. A missing number could not be computed. Examples are of made-up scores.
 """
 PARTS = {
     "score-table": ("scan, import", "`scores.parquet` in `score-table/NAME`"),
@@ -150,13 +146,6 @@ def page(examples: dict[tuple[str, str], pd.DataFrame]) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def without_examples(text: str) -> str:
-    """The page without its third column, whose numbers another machine may give otherwise."""
-    return "\n".join(
-        line.rsplit(" | ", 1)[0] if line.startswith("| `") else line for line in text.splitlines()
-    )
-
-
 def _cell(text: str) -> str:
     return str(text).replace("|", "\\|")
 
@@ -173,8 +162,13 @@ def _example(table: pd.DataFrame | None, pattern: str) -> str:
 
 
 def main() -> None:
-    """Write the page."""
-    sys.path.insert(0, str(ROOT / "tests"))
+    """Write the page, unless it is newer than everything that it is made of."""
+    examples_of = ROOT / "tests" / "described_tables.py"
+    package = (ROOT / "src" / "pessimal").rglob("*.py")
+    sources = [Path(__file__), DESCRIPTIONS, examples_of, *package]
+    if PAGE.exists() and PAGE.stat().st_mtime > max(file.stat().st_mtime for file in sources):
+        return
+    sys.path.insert(0, str(examples_of.parent))
     from described_tables import answer_pairs, asked_of_a_model, graded, results, vocabulary
 
     examples = {("comparison", name): table for name, table in results().items()}
@@ -183,8 +177,3 @@ def main() -> None:
     examples |= asked_of_a_model() | answer_pairs()
     examples["score-table", "scores"] = vocabulary()[0].rows
     PAGE.write_text(page(examples), encoding="utf-8")
-    print(PAGE)
-
-
-if __name__ == "__main__":
-    main()

@@ -16,7 +16,6 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 PAGE = HERE.parents[1] / "docs/rewardbench.md"
-LOADS = {"yes": "yes", "prepared": "once prepared", "no": "no"}
 NEEDS = {
     "weights": "[safetensors](#weights-as-safetensors)",
     "template": "[a chat template](#a-chat-template)",
@@ -26,14 +25,16 @@ NEEDS = {
 }
 INTRODUCTION = """# RewardBench's models
 
-RewardBench 1 and 2 (Lambert et al. 2024, Malik et al. 2025) register {n} models. {loads} of them load here: {yes} as they are,
-{prepared} once something is prepared; {no} do not. By what RewardBench registers them as:
+RewardBench 1 and 2 (Lambert et al. 2024, Malik et al. 2025) register {n} models. {yes} load here as they are, {prepared} once
+something is prepared, and {no} do not. *Loads* means that architecture and head are read natively, from the names of the
+weights in the published code. No model could be fetched where this was written: run [check](verbs/check.md) first. If
+RewardBench writes a chat template of its own, pessimal takes the tokenizer's. Heads and kinds of all models are in
+`experiments/rewardbench/models.csv`.
 
-{counts}
+"""
+PAIRS = """## Implicit rewards
 
-*Loads* means: architecture and head are read natively (tests/rewards), from the names of the weights that the published code
-shows. No model could be fetched where this was written, so run [check](verbs/check.md) first. Where RewardBench writes a chat
-template of its own, pessimal takes the tokenizer's.
+Type `model=implicit model.path=POLICY model.implicit.reference=REFERENCE`.
 
 """
 PREPARATION = """
@@ -41,7 +42,8 @@ PREPARATION = """
 
 ### Weights as safetensors
 
-Weights are read from nothing else. Where a repository has only pickles (known of those marked; not looked up for all):
+Weights are read from nothing else. If a repository has only pickles (not looked up for all of them), convert once and type
+`model.path=DIR`:
 
 ```python
 # AutoModelForCausalLM for an implicit reward
@@ -51,7 +53,7 @@ AutoModelForSequenceClassification.from_pretrained(ID, revision=REVISION).save_p
 AutoTokenizer.from_pretrained(ID, revision=REVISION).save_pretrained(DIR)
 ```
 
-and `model.path=DIR`. Starling-RM-7B-alpha comes without a configuration; its weights become a checkpoint by
+Starling-RM-7B-alpha has no configuration. Its weights become a checkpoint so:
 
 ```python
 import torch
@@ -69,20 +71,18 @@ save_file(kept, f"{DIR}/model.safetensors")
 
 ### A chat template
 
-Without one there is no slot for a response. Give the tokenizer the one that the model was trained with, and the folder as
-`model.path`:
+Without one there is no slot for a response. Give the tokenizer the template that the model was trained with, and type
+`model.path=DIR`. The files in `conf/model` of Beaver and Starling name theirs.
 
 ```python
 tokenizer.chat_template = "…"
 tokenizer.save_pretrained(DIR)
 ```
 
-The files in `conf/model` of Beaver and Starling name theirs.
-
 ### A tokenizer from elsewhere
 
-Starling's repositories have none of their own: the 7B model was trained with Llama 2's (`meta-llama/Llama-2-7b-chat-hf`), the
-34B model with Yi's (`01-ai/Yi-34B-Chat`), as RewardBench has it. Save it into the folder that `model.path` names.
+Starling's repositories have no tokenizer. As in RewardBench, the 7B model takes Llama 2's (`meta-llama/Llama-2-7b-chat-hf`), the
+34B model Yi's (`01-ai/Yi-34B-Chat`). Save it into the folder that `model.path` names.
 """
 
 
@@ -93,60 +93,67 @@ def rows() -> list[dict[str, str]]:
 
 
 def command(row: dict[str, str]) -> str:
-    """What to type for a model."""
-    if row["preset"]:
-        other = " model.judge.opponent=TEXT" * row["preset"].startswith("pair-")
-        return f"model={row['preset']}{other}"
-    path = row["model"] + ("-hf" if "hf" in row["needs"].split() else "")
-    if row["kind"] == "implicit":
-        return f"model=implicit model.path={path} model.implicit.reference={row['reference']}"
-    typed = f"model=auto model.path={path}"
+    """What to type for a model that is no implicit reward."""
+    typed = f"model={row['model']}"
+    if row["preset"].startswith("pair-"):
+        typed += " model.judge.opponent=TEXT"
     if row["kind"] == "pairrm":
         typed += " model.kind=pairrm model.opponent=TEXT"
-    if row["output"]:
+    if row["output"] and not row["preset"]:
         typed += f" model.output={row['output']}"
     if row["head"] == "own code":
         typed += " model.trust_remote_code=true model.revision=COMMIT"
     return typed
 
 
-def counted(table: list[dict[str, str]]) -> str:
-    """How many of each registered kind load."""
-    lines = ["| registered as | models | load | once prepared | do not |", "|---|---|---|---|---|"]
-    for kind in sorted({row["registered"] for row in table}):
-        own = Counter(row["loads"] for row in table if row["registered"] == kind)
-        lines.append(f"| {kind} | {own.total()} | {own['yes']} | {own['prepared']} | {own['no']} |")
-    total = Counter(row["loads"] for row in table)
-    lines.append(
-        f"| all | {total.total()} | {total['yes']} | {total['prepared']} | {total['no']} |"
-    )
-    return "\n".join(lines)
+def needs(row: dict[str, str]) -> str:
+    """What has to be prepared for a model, as links to the sections."""
+    return ", ".join(NEEDS[need] for need in row["needs"].split())
+
+
+def table_of(columns: str, lines: list[list[str]]) -> str:
+    """A table with these columns."""
+    head = [f"| {columns} |", "|---" * (columns.count("|") + 1) + "|"]
+    return "\n".join([*head, *("| " + " | ".join(cells) + " |" for cells in lines)]) + "\n\n"
+
+
+def block_of(lines: list[list[str]]) -> str:
+    """A block of text, its columns below one another."""
+    width = max(len(cells[0]) for cells in lines)
+    rows = [" ".join([cells[0].ljust(width), *cells[1:]]).rstrip() for cells in lines]
+    return "\n".join(["```text", *rows, "```", "", ""])
 
 
 def page(table: list[dict[str, str]]) -> str:
-    """The page, in Markdown."""
-    total = Counter(row["loads"] for row in table)
-    text = INTRODUCTION.format(
-        n=len(table), loads=total["yes"] + total["prepared"], counts=counted(table), **total
+    """The page, in Markdown: models by what one has to type and to prepare."""
+    load = [row for row in table if row["loads"] != "no"]
+    pairs = [row for row in load if row["kind"] == "implicit"]
+    others = [row for row in load if row["kind"] != "implicit"]
+    plain = [row for row in others if command(row) == f"model={row['model']}"]
+    typed = [row for row in others if row not in plain]
+    text = INTRODUCTION.format(n=len(table), **Counter(row["loads"] for row in table))
+    text += "## By their repository\n\nType `model=REPOSITORY`.\n\n"
+    text += block_of([[row["model"]] for row in plain if not row["needs"]])
+    text += table_of(
+        "repository | prepare", [[row["model"], needs(row)] for row in plain if row["needs"]]
     )
-    text += "| model | registered as | kind | head | type | loads | needs, or why not |\n|---|---|---|---|---|---|---|\n"
-    for row in table:
-        note = row["why"] or ", ".join(NEEDS[need] for need in row["needs"].split())
-        typed = "" if row["loads"] == "no" else f"`{command(row)}`"
-        cells = [
-            row["model"],
-            row["registered"],
-            row["kind"],
-            row["head"],
-            typed,
-            LOADS[row["loads"]],
-            note,
-        ]
-        text += "| " + " | ".join(cells) + " |\n"
-    return text + PREPARATION
+    text += "## By another command\n\n" + table_of(
+        "type | prepare", [[f"`{command(row)}`", needs(row)] for row in typed]
+    )
+    text += PAIRS + block_of([[policy(row), row["reference"]] for row in pairs])
+    text += "To prepare first:\n\n"
+    text += "".join(f"- {policy(row)}: {needs(row)}\n" for row in pairs if row["needs"]) + "\n"
+    text += "## Not loaded\n\n" + table_of(
+        "repository | why", [[row["model"], row["why"]] for row in table if row not in load]
+    )
+    return text.rstrip("\n") + "\n" + PREPARATION
+
+
+def policy(row: dict[str, str]) -> str:
+    """The repository of an implicit reward's policy."""
+    return row["model"] + "-hf" * (row["needs"] == "hf")
 
 
 if __name__ == "__main__":
     PAGE.write_text(page(rows()))
-    print(counted(rows()))
     print(PAGE)
