@@ -151,7 +151,7 @@ def try_judgebench(folder: Path) -> None:
     ) or sorted({re.sub(r"[_:]?[abAB]$", "", c) for c in frame.columns if "score" in c.lower()})
     random = np.random.default_rng(0)
     for stem in stems:
-        features, groups, rewards, named, rows = paid_of(frame, reward=stem)
+        features, groups, rewards, named, _ = paid_of(frame, reward=stem)
         words = [(features.features[r["index"]], round(r["paid_more"], 2)) for r in named]
         place = features.flags + [*features.numbers.columns].index("characters")
         slope, error = difference(features.values(place), rewards, groups)

@@ -9,7 +9,7 @@
     pessimal.ceiling(model)                           # how far any answer of any length can go
     pessimal.explain(model, prompt, chosen, rejected) # why this response and not that one
     pessimal.forecast(model, "smollm2")               # what optimising it does to a policy
-    pessimal.rollouts("completions.parquet")          # what a reward pays for in what a policy wrote
+    pessimal.rollouts("completions.parquet")          # what a reward pays for in a policy's answers
     pessimal.audit(model)                             # one verdict per check, before training on it
     pessimal.train("smollm2", "elo.csv", "my-model")  # a reward model of people's preferences
     pessimal.PessimalCallback("greatest", every=100)  # what a model wants, while it is trained

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from pessimal.analyses.nulls import share_interval
-from pessimal.api.load import to_reward
+from pessimal.api.load import device_of, to_reward
 from pessimal.api.store import Artifact, Store, publishing, reward_inputs, store_at
 from pessimal.conversation import Turn
 from pessimal.errors import InputError
@@ -28,7 +28,6 @@ from pessimal.rewards.base import Reward
 from pessimal.rewards.callable import TRUTHS, truths_of
 from pessimal.rollout_analysis import drift, halving
 from pessimal.rollout_analysis.features import (
-    Feature,
     Features,
     grade_answers,
     load_features,
@@ -37,6 +36,7 @@ from pessimal.rollout_analysis.features import (
 )
 from pessimal.rollout_analysis.readers import read_rollouts, rollouts_of
 from pessimal.rollout_analysis.within import SAME, Within, contain, name_paid, select_forward
+from pessimal.scoring.texts import text_scorer
 from pessimal.tables.result import Effect, Result, Results, merged
 from pessimal.texts import literal
 
@@ -55,11 +55,14 @@ TEXTS = ("text", "begins", "ends")
 """Kinds of features that are texts of rollouts."""
 MAX_WRONG = 5
 """Features that go with wrong payment that are listed."""
-WRONG = ("kind", "feature", "aliases", "share", "paid_with", "paid_without", "phi", "p_corrected")
-WRONG += ("calls", "confirmed", "steps", "example", "n")
+WRONG = (
+    *("kind", "feature", "aliases", "share", "paid_with", "paid_without", "phi", "p_corrected"),
+    *("calls", "confirmed", "steps", "example", "n"),
+)
 PAID = Effect(
     *("paid_more", "reward with the feature less without it, within prompts"),
-    *("low", "high", "p_corrected", 0.0),
+    *("low", "high", "p_corrected"),
+    null=0.0,
     of="rollouts",
 )
 
@@ -236,7 +239,7 @@ def _open_graders(
 
 def _tasks_text(frame: pd.DataFrame, truths: Sequence[tuple[str, ...]]) -> str:
     """A line of JSON for each prompt, with its true answer under every name that graders read."""
-    rows = {}
+    rows: dict[str, dict[str, str]] = {}
     for prompt, texts in zip(frame["prompt"], truths, strict=True):
         if texts:
             rows.setdefault(prompt, {"prompt": prompt} | dict.fromkeys(TRUTHS, texts[0]))
@@ -295,7 +298,7 @@ def _score(
             other = int((~np.isclose(given, rewards["reward"].to_numpy()[some])).sum())
             if other:
                 notes.append(
-                    f"{name} gives {other} of {len(some)} rollouts another reward than the file has."
+                    f"{name} gives {other} of {len(some)} rollouts another reward than the file."
                 )
         return rewards
     columns = {}
@@ -315,28 +318,14 @@ def _score(
 
 
 def _ask(grader: Reward, sample: Sample, work: Path) -> halving.Ask:
-    """A function that asks the grader, and keeps what it gave for an analysis that goes on."""
-    file = work / f"answers-{hashlib.sha256(grader.origin.encode()).hexdigest()[:12]}.jsonl"
-    known: dict[str, float] = {}
-    if file.is_file():
-        lines = file.read_text(encoding="utf-8").split("\n")[:-1]
-        known = dict(json.loads(line) for line in lines)
+    """A function that asks the grader; what it gives is kept for an analysis that goes on."""
 
-    def ask(asked: Sequence[tuple[int, str]]) -> np.ndarray:
-        keys = [hashlib.sha256(f"{n} {text}".encode()).hexdigest()[:24] for n, text in asked]
-        new = [at for at, key in enumerate(keys) if key not in known]
-        if new:
-            conversations = [
-                (*sample.conversations[asked[at][0]], Turn("assistant", asked[at][1])) for at in new
-            ]
-            rewards = grader.rewards(conversations)
-            given = {keys[at]: float(value) for at, value in zip(new, rewards, strict=True)}
-            known.update(given)
-            with file.open("a", encoding="utf-8") as lines:
-                lines.writelines(json.dumps(pair) + "\n" for pair in given.items())
-        return np.array([known[key] for key in keys])
+    def conversations(asked: Sequence[tuple[int, str]]) -> list[tuple[Turn, ...]]:
+        return [(*sample.conversations[n], Turn("assistant", text)) for n, text in asked]
 
-    return ask
+    some = conversations([(n, sample.responses[n]) for n in range(min(len(sample.groups), 8))])
+    scorer = text_scorer(grader, some, device=device_of(grader), kept=work)
+    return lambda asked: np.asarray(scorer.rewards(conversations(asked)), dtype=float)
 
 
 def _grader(
@@ -369,10 +358,8 @@ def _analyse(
         line = pay_line(rewards, sample.right)
         cores = [] if grader is None else _cores(sample, rewards >= line, grader, bar=progress)
         for refused in (False, True):
-            result, reasons = _wrong_result(
-                sample, column, rewards, line, [c for c, is_refusal in cores if is_refusal == refused],
-                refused=refused,
-            )  # fmt: skip
+            some = [core for core, is_refusal in cores if is_refusal == refused]
+            result, reasons = _wrong_result(sample, column, rewards, line, some, refused=refused)
             results.append(result)
             failures += reasons
     results.append(_paid_result(sample, column, rewards, seed=seed))
@@ -393,6 +380,7 @@ def _cores(
     sample: Sample, paid: np.ndarray, grader: halving.Grader, *, bar: bool
 ) -> list[tuple[halving.Core, bool]]:
     """What the grader pays for whatever the answer, and (True) what keeps it from paying."""
+    assert sample.right is not None
     usable = np.array([bool(texts) for texts in sample.truths])
     order = np.random.default_rng(0).permutation(len(paid))
     wrong = [n for n in order.tolist() if usable[n] and sample.right[n] == 0]
@@ -543,19 +531,19 @@ def _steps_text(sample: Sample, numbers: np.ndarray, has: np.ndarray, rated: np.
 def _paid_result(sample: Sample, column: str, rewards: np.ndarray, *, seed: int) -> Result:
     """Features that the reward follows, lengths first."""
     rows = name_paid(sample.features, sample.groups, rewards, pairs=sample.pairs, seed=seed)
-    names = sample.features.features
+    names = [(int(row["index"]), sample.features.features[int(row["index"])]) for row in rows]
     table = pd.DataFrame(
         [
             {
-                "feature": names[row["index"]].name,
-                "kind": names[row["index"]].kind,
-                "aliases": " | ".join(map(literal, names[row["index"]].aliases)),
+                "feature": feature.name,
+                "kind": feature.kind,
+                "aliases": " | ".join(map(literal, feature.aliases)),
                 **{key: row[key] for key in ("paid_more", "low", "high", "p", "p_corrected")},
-                "alike": _alike(sample.features, row["index"]),
+                "alike": _alike(sample.features, index),
                 "reward": column,
                 "n": row["n"],
             }
-            for row in rows
+            for (index, feature), row in zip(names, rows, strict=True)
         ],
         columns=[
             "feature",
@@ -629,7 +617,7 @@ def _drift_results(
     values = [features.values(int(index)) for index in result.table.index[:20]]
     since = [drift.first_growth(each, groups, step.astype(float)) for each in values]
     result.table["since"] = pd.Series(since, result.table.index[: len(since)], dtype=float)
-    agree, of = drift.count_foretold(before, growth, np.flatnonzero(both))
+    agree, of = drift.count_foretold(before, growth, np.flatnonzero(both).tolist())
     note = f"{agree} of {of} features moved as the first steps foretold."
     return [
         *results,

@@ -19,12 +19,12 @@ KL = 0.01
 TRAINER_EPSILON = 1e-4
 """Added to the standard deviation by TRL's and verl's GRPO."""
 DRIFT = Effect(
-    *("drift", "change of the mean at a KL of .01"), "low", "high", "p_corrected", 0.0,
-    n="n", of="rollouts", correction="Benjamini-Hochberg",
+    *("drift", "change of the mean at a KL of .01", "low", "high", "p_corrected"), null=0.0,
+    of="rollouts", correction="Benjamini-Hochberg",
 )  # fmt: skip
 GROWTH = Effect(
-    *("slope", "change of the mean a step"), "low", "high", "p_corrected", 0.0,
-    n="n", of="rollouts", correction="Benjamini-Hochberg",
+    *("slope", "change of the mean a step", "low", "high", "p_corrected"), null=0.0,
+    of="rollouts", correction="Benjamini-Hochberg",
 )  # fmt: skip
 
 
@@ -69,7 +69,7 @@ def advantages(rewards: np.ndarray, groups: np.ndarray, *, scaled: bool = True) 
 
 
 def _spreads(centred: np.ndarray, groups: np.ndarray) -> np.ndarray:
-    """(n,) standard deviation of the rewards of each rollout's group, plus the trainer's epsilon."""
+    """(n,) standard deviation of the rewards of a rollout's group, plus the trainer's epsilon."""
     freedom = np.maximum(np.bincount(groups) - 1, 1)
     return np.sqrt(np.bincount(groups, centred**2) / freedom)[groups] + TRAINER_EPSILON
 

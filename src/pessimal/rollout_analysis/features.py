@@ -353,11 +353,11 @@ COUNTS: dict[str, re.Pattern[str]] = {
 BEYOND_ASCII = ("emoji", "letters beyond Latin")
 WORDS: dict[str, frozenset[str]] = {
     "hedges": frozenset(
-        "approximately appears likely maybe might perhaps possibly probably roughly seems unclear "
-        "unsure".split()
+        {"approximately", "appears", "likely", "maybe", "might", "perhaps", "possibly"}
+        | {"probably", "roughly", "seems", "unclear", "unsure"}
     ),
-    "apologies": frozenset("apologies apologise apologize sorry".split()),
-    "first person": frozenset("i i'm i'll i've me my mine myself".split()),
+    "apologies": frozenset(("apologies", "apologise", "apologize", "sorry")),
+    "first person": frozenset(("i", "i'm", "i'll", "i've", "me", "my", "mine", "myself")),
 }
 ENDED = re.compile(r"[.!?…。！？)\]}>\"'”’*`|$\\:;0-9-]\s*\Z")
 """What a response that was not cut off ends with."""

@@ -4,6 +4,7 @@ still paid.
 Knows a grader that can be asked, texts and true answers. Knows no file and no statistics.
 """
 
+import functools
 import math
 import re
 import time
@@ -188,7 +189,7 @@ def find_cores(
                     core.calls += grader.calls - calls
                     continue
                 body = without
-            text = halve(body, lambda part, rollout=rollout: works(rollout, part))
+            text = halve(body, functools.partial(works, rollout))
             if ("text", text) in cores or not text.strip():
                 continue
             share = confirm(grader, text, responses, unrelated, refused=refused)

@@ -21,7 +21,7 @@ SAME = 0.9
 """Jaccard's likeness, or correlation within groups, from which two features count as one."""
 HALF_LEVEL = LEVEL**0.5
 """Level at which one half of the prompts selects what the other is asked to confirm."""
-CONFIRMED = 2000
+CONFIRMED = 500
 """Permutations behind the p of one feature."""
 MAX_SELECTED = 8
 """Features that one forward selection names at most."""
