@@ -24,6 +24,7 @@ from pessimal.analyses.preferences import preference_results
 from pessimal.api.check import census, check_model, check_server, check_trainer
 from pessimal.api.compare import join_tables
 from pessimal.api.load import check_options, device_of, to_reward, trainer_for
+from pessimal.api.rollouts import rollouts
 from pessimal.api.scan import forecast, scan_tables
 from pessimal.api.search import scanned_rewards
 from pessimal.api.store import Artifact, Store, publish, reward_inputs, store_at
@@ -93,7 +94,7 @@ TIMED_TOKENS, FAST_SECONDS, SLOW_SECONDS = 16, 0.02, 1.0
 """Tokens that are timed at once; seconds of one below which many are timed, and above which it is
 timed alone."""
 ASKED = (
-    *("prompts", "tasks", "n_contexts", "length", "evaluations", "budget"),
+    *("prompts", "tasks", "rollouts", "n_contexts", "length", "evaluations", "budget"),
     *("url", "endpoint", "loop", "policy", "seed"),
 )
 """The request of an audit; a published one of the same request is given again."""
@@ -230,6 +231,8 @@ class Auditor:
     prompts: Mapping[str, Prompt]
     pairs: Sequence[Comparison]
     tasks: str | None = None
+    rollouts: str | None = None
+    """File or folder of a policy's rollouts, which a trainer wrote."""
     n_contexts: int = 8
     """Real answers that tokens are added to."""
     length: int = 3
@@ -295,6 +298,10 @@ class Auditor:
         parts += [EMBEDDED.read_text("utf-8"), THRESHOLDS.read_text("utf-8"), __version__]
         if self.base is not None:
             parts.append(weights_digest(self.base[1]))
+        if self.rollouts is not None:
+            path = Path(self.rollouts).expanduser()
+            files = sorted(path.rglob("*")) if path.is_dir() else [path]
+            parts += [f"{file.name} {sha256_of(file)}" for file in files if file.is_file()]
         if self.policy is not None:  # of which a trainer's loop needs the tokenizer alone
             policy = language_model_of(self.policy)
             folder = fetch_files(policy, cache=self.cache)
@@ -311,7 +318,18 @@ class Auditor:
             self._ask_grader(*self.model.functions)
         else:
             self._ask_reward(scans)
+        if self.rollouts is not None:
+            self._ask_rollouts(self.rollouts)
         return self.evidence
+
+    def _ask_rollouts(self, source: str) -> None:
+        evidence = self.evidence
+        with evidence.measure("rollouts"):
+            results = rollouts(source, reward=self.model, seed=self.seed, **self.cached)
+            evidence.results += results
+            evidence.scope["rollouts"] = " ".join((f"{source}.", *results.notes))
+            reason = "the rollouts have neither a truth nor a true answer"
+            evidence.left_out["rollouts"] = reason, ""
 
     def _ask_grader(self, grader: CallableReward) -> None:
         evidence = self.evidence

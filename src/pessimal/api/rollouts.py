@@ -25,7 +25,7 @@ from pessimal.options import parse_duration
 from pessimal.plots import Forest
 from pessimal.progress import counted
 from pessimal.rewards.base import Reward
-from pessimal.rewards.callable import TRUTHS, truths_of
+from pessimal.rewards.callable import TRUTHS, CallableReward, read_tasks, truths_of
 from pessimal.rollout_analysis import drift, halving
 from pessimal.rollout_analysis.features import (
     Features,
@@ -164,7 +164,7 @@ def rollouts(
     truths = [truths_of({"answer": text}) for text in frame.get("answer", [""] * len(frame))]
     graders = _open_graders(reward, frame, truths, tasks, work, options)
     sample = _prepare(frame, groups, truths, read.pairs, work, progress=progress)
-    notes = list(read.notes)
+    notes = [note for note in read.notes if not (graders and note.startswith("No column"))]
     rewards = _score(sample, graders, read.rewards, work, notes, progress=progress)
     end = time.monotonic() + (math.inf if budget is None else parse_duration(budget))
     results = [_signal_result(rewards, sample)]
@@ -231,7 +231,10 @@ def _open_graders(
     given = reward if isinstance(reward, list | tuple) else [reward]
     graders = dict[str, Reward]()
     for each in given:
-        grader = to_reward(each, tasks=tasks, **options)
+        if isinstance(each, CallableReward) and tasks is not None:  # open, for other prompts
+            grader: Reward = replace(each, tasks={task.turns: task for task in read_tasks(tasks)})
+        else:
+            grader = to_reward(each, tasks=None if isinstance(each, Reward) else tasks, **options)
         taken = [name for name in graders if name.split("#")[0] == grader.name]
         graders[f"{grader.name}#{len(taken) + 1}" if taken else grader.name] = grader
     return graders
@@ -285,22 +288,23 @@ def _score(
     progress: bool,
 ) -> pd.DataFrame:
     """(n, rewards): the file's rewards, or where it has none, or several graders are given, those
-    of the graders. One grader is compared with the file."""
+    of the graders. So are those of one grader that gives others than the file on a sample."""
     known = np.isfinite(sample.frame["reward"]).all()
     if not known and not graders:
         raise InputError("the rollouts have no reward: give a grader, reward=FILE.py:FUNCTION")
     numbers = list(range(len(sample.frame)))
-    if known and len(graders) < 2:
-        rewards = sample.frame[list(dict.fromkeys(("reward", *extra)))].astype(float)
-        for name, grader in graders.items():
-            some = np.random.default_rng(0).permutation(numbers)[:COMPARED].tolist()
-            given = _ask(grader, sample, work)([(n, sample.responses[n]) for n in some])
-            other = int((~np.isclose(given, rewards["reward"].to_numpy()[some])).sum())
-            if other:
-                notes.append(
-                    f"{name} gives {other} of {len(some)} rollouts another reward than the file."
-                )
-        return rewards
+    other = 0
+    for name, grader in graders.items() if known and len(graders) == 1 else ():
+        some = np.random.default_rng(0).permutation(numbers)[:COMPARED].tolist()
+        given = _ask(grader, sample, work)([(n, sample.responses[n]) for n in some])
+        other = int((~np.isclose(given, sample.frame["reward"].to_numpy()[some])).sum())
+        if other:
+            notes.append(
+                f"{name} gives {other} of {len(some)} rollouts another reward than the file: all "
+                "are scored by it."
+            )
+    if known and len(graders) < 2 and not other:
+        return sample.frame[list(dict.fromkeys(("reward", *extra)))].astype(float)
     columns = {}
     for name, grader in graders.items():
         ask, given = _ask(grader, sample, work), np.full(len(numbers), np.nan)

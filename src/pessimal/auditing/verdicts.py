@@ -429,6 +429,20 @@ def _grader(name: str) -> Maker:
     return make
 
 
+def _rollouts(evidence: Mapping[str, Result], threshold: Threshold) -> Fields:
+    """The share of wrong rollouts that are paid; what a grader pays whatever the answer fails too,
+    and so do groups that are all dead."""
+    signal, result = evidence.get("signal"), evidence.get("wrongly_paid")
+    if signal is not None and signal.table["dead"].iloc[0] == 1:
+        return _fields(signal, FAIL, 1.0, n=int(signal.table["n"].iloc[0]), action="dead")
+    if result is None or not result.summary["wrongly_paid/n"]:
+        return None
+    rate, low, high, n = (result.summary[f"wrongly_paid/{k}"] for k in ("rate", "low", "high", "n"))
+    verdict = interval_verdict(low, high, limit=threshold.limit, holds=low > 0)
+    cores = result.table["confirmed"].notna() if len(result.table) else pd.Series(dtype=bool)
+    return _fields(result, FAIL if cores.any() else verdict, rate, low, high, n=n)
+
+
 def _estimate_of(name: str) -> Maker:
     """A fact by a Result's own estimate."""
 
@@ -465,6 +479,7 @@ MAKERS: dict[str, Maker] = {
     "grader_pays": _grader("paid_without_answer"),
     "grader_misses": _grader("right_not_paid"),
     "grader_calls": _grader("grader_calls"),
+    "rollouts": _rollouts,
 }
 """In the order of an audit. Every audit has all of these checks, so that runs have the same keys;
 those of a function with tasks stand at the end."""

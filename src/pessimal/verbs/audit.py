@@ -43,8 +43,8 @@ def run(config: AuditConfig) -> None:
     baseline = None if config.baseline is None else Baseline.of(config.baseline, store.registry)
     reward = open_reward(config.model, cache=config.paths.cache)
     same = (
-        *("budget", "tasks", "n_contexts", "length", "evaluations", "url", "endpoint", "policy"),
-        *("name", "seed", "trainer", "progress"),
+        *("budget", "tasks", "rollouts", "n_contexts", "length", "evaluations", "url", "endpoint"),
+        *("policy", "name", "seed", "trainer", "progress"),
     )
     done = audit(
         reward,

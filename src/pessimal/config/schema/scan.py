@@ -447,6 +447,9 @@ class AuditConfig(PromptedConfig):
     tasks: str | None = None
     """JSONL file of a grader's tasks with their true answers, which it is asked in place of
     pairs."""
+    rollouts: str | None = None
+    """File or folder of a policy's rollouts, as a trainer wrote it: does the reward pay wrong
+    ones?"""
     strict: bool = True
     """Exit with 3 where a core check could not be measured; false exits with 0."""
     url: str | None = None
@@ -494,6 +497,8 @@ class AuditConfig(PromptedConfig):
             raise ConfigError(f"tasks= are asked of FILE.py:FUNCTION, not of model.kind={kind}")
         if self.pairs is not None:
             existing_file("pairs", self.pairs)
+        if self.rollouts is not None and not Path(self.rollouts).expanduser().is_dir():
+            existing_file("rollouts", self.rollouts)
         if not self.model.is_reward:
             raise ConfigError("log-probabilities are no reward: type model.kind=judge, =implicit")
         if "gradient" not in can:
