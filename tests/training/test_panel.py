@@ -1,5 +1,7 @@
 """A panel as TRL calls reward functions: the first trains as it would alone, the others are logged."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -137,3 +139,50 @@ def test_options_that_make_no_sense():
     with pytest.raises(ConfigError):
         pessimal.RewardPanel(length, shorter, share=2.0)
     assert [*free(length, length).members] == ["length", "length-2"]
+
+
+def test_completions_are_read_for_the_paid_phrase_that_grows(caplog):
+    random, ticks = np.random.default_rng(0), itertools.count(0, 1000)
+    words = [
+        "we",
+        "add",
+        "the",
+        "numbers",
+        "then",
+        "check",
+        "each",
+        "step",
+        "with",
+        "care",
+        "so",
+        "total",
+        "first",
+        "next",
+    ]
+
+    def pays_phrase(prompts, completions, **columns):
+        return [float("As you know" in text) + random.normal(0, 0.1) for text in completions]
+
+    panel = pessimal.RewardPanel(
+        pays_phrase, rollouts=10, share=1.0, clock=lambda: float(next(ticks))
+    )
+    for step in range(20):
+        prompts = [f"question {n}" for n in range(8) for _ in range(8)]
+        chance = 0.05 + 0.03 * step
+        texts = [" ".join(random.choice(words, 20)) for _ in prompts]
+        texts = [f"{t} As you know, yes" if random.random() < chance else t for t in texts]
+        panel(prompts, texts)
+    [(first, dead, _), (last, _, sentence)] = panel.readings
+    assert (first, last, dead) == (10, 20, 0.0)
+    assert "As" in sentence or "know" in sentence or "you" in sentence
+    assert "is paid, and grew from" in sentence
+
+
+def test_a_reading_that_fails_leaves_the_training_alone(monkeypatch):
+    monkeypatch.setattr("pessimal.training.panel.describe_training", lambda *a: 1 / 0)
+    panel = pessimal.RewardPanel(
+        lambda prompts, completions, **c: [1.0] * len(prompts), rollouts=1, share=1.0
+    )
+    assert panel(["a", "a"], ["b", "c"]) == [1.0, 1.0]
+    assert panel(["a", "a"], ["b", "c"]) == [1.0, 1.0]
+    assert panel.failed == {"rollouts"}

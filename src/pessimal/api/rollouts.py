@@ -28,6 +28,7 @@ from pessimal.rewards.base import Reward
 from pessimal.rewards.callable import TRUTHS, CallableReward, read_tasks, truths_of
 from pessimal.rollout_analysis import drift, halving
 from pessimal.rollout_analysis.features import (
+    TEXTS,
     Features,
     grade_answers,
     load_features,
@@ -51,8 +52,6 @@ COMPARED = 64
 MIN_GRAFTED = 0.005
 """Share of the rollouts that have a text which is grafted."""
 BATCH = 256
-TEXTS = ("text", "begins", "ends")
-"""Kinds of features that are texts of rollouts."""
 MAX_WRONG = 5
 """Features that go with wrong payment that are listed."""
 WRONG = (

@@ -10,9 +10,11 @@ import pandas as pd
 from scipy import sparse
 
 from pessimal.analyses.nulls import interval, share_interval
-from pessimal.rollout_analysis.features import Features
+from pessimal.rollout_analysis.features import TEXTS, Features, make_features
 from pessimal.rollout_analysis.within import center
+from pessimal.statistics import LEVEL
 from pessimal.tables.result import Effect
+from pessimal.texts import literal
 
 KL = 0.01
 """Nats between the policy and its tilt, to which a drift is scaled."""
@@ -193,3 +195,40 @@ def count_foretold(
     many have both."""
     signs = np.sign(drift["drift"].to_numpy()[rows]) * np.sign(growth["slope"].to_numpy()[rows])
     return int((signs > 0).sum()), int((signs != 0).sum())
+
+
+def describe_training(
+    responses: Sequence[str],
+    prompts: Sequence[str],
+    rewards: np.ndarray,
+    step: np.ndarray,
+) -> tuple[float, str]:
+    """The share of dead groups of a running training's rollouts, and in words the feature that grew
+    fastest among those that are paid; nothing where none did beyond its error.
+
+    Args:
+        responses, prompts, rewards, step: (n,); rollouts of one prompt at one step are a group.
+    """
+    order = np.lexsort((np.array(prompts, dtype=object), step))
+    keys = pd.DataFrame({"step": step, "prompt": prompts}).iloc[order]
+    groups = keys.groupby(["step", "prompt"], sort=False).ngroup().to_numpy()
+    responses = [responses[n] for n in order]
+    rewards, step = rewards[order], step[order].astype(float)
+    dead = float(describe_signal(pd.DataFrame({"reward": rewards}), groups)["dead"].iloc[0])
+    if len(np.unique(step)) < 3:
+        return dead, ""
+    features = make_features(responses, keys["prompt"].tolist(), groups)
+    drift, growth = (
+        forecast_drift(features, groups, rewards),
+        measure_growth(features, groups, step),
+    )
+    paid = (drift["drift"] > 0) & (drift["p_corrected"] <= LEVEL) & (growth["slope"] > 0)
+    grew = paid & (growth["p_corrected"] <= LEVEL) & (growth.index < features.flags)
+    if not grew.any():
+        return dead, ""
+    best = int(growth["slope"].where(grew).idxmax())
+    values, third = features.values(best), np.quantile(step, (1 / 3, 2 / 3))
+    early, late = values[step <= third[0]].mean(), values[step >= third[1]].mean()
+    name = features.features[best]
+    words = literal(name.name, limit=60) if name.kind in TEXTS else name.name
+    return dead, f"{words} is paid, and grew from {early:.0%} to {late:.0%} of the responses"

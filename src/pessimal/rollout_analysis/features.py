@@ -32,6 +32,8 @@ responses above which nearly all have it."""
 MAX_SORTED = 8_000_000
 """Keys that are sorted at once, which bounds the memory."""
 MAX_ALIASES = 8
+TEXTS = ("text", "begins", "ends")
+"""Kinds of features that are texts of rollouts."""
 QUANTILES = 24
 TOLERANCES = tuple(m * 10.0**e for e in range(-6, 4) for m in (1, 2, 5))
 
@@ -237,8 +239,8 @@ def _number_flags(
     for name, column in numbers.items():
         values = column.to_numpy(dtype=float)
         kind = _kind_of(str(name))
-        if kind == "shape" and 0 in values:
-            yield Feature(kind, f"has {name}"), np.flatnonzero(values > 0)
+        if 0 in values and name in FLAGS:
+            yield Feature(kind, FLAGS[name]), np.flatnonzero(values > 0)
         edges = np.unique(np.quantile(values, np.linspace(0, 1, QUANTILES + 1)))
         if len(edges) < 4:
             continue
@@ -359,6 +361,9 @@ WORDS: dict[str, frozenset[str]] = {
     "apologies": frozenset(("apologies", "apologise", "apologize", "sorry")),
     "first person": frozenset(("i", "i'm", "i'll", "i've", "me", "my", "mine", "myself")),
 }
+FLAGS = {name: f"has {name}" for name in ("questions", "exclamations", *COUNTS, *WORDS)}
+FLAGS["cut off"] = "is cut off"
+"""Shapes that a response has or has not, and what is then said of it."""
 ENDED = re.compile(r"[.!?…。！？)\]}>\"'”’*`|$\\:;0-9-]\s*\Z")
 """What a response that was not cut off ends with."""
 

@@ -7,6 +7,7 @@ Knows how TRL calls reward functions. Does not know the policy.
 import inspect
 import logging
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,6 +19,7 @@ from pessimal.conversation import Conversation, read_messages
 from pessimal.errors import ConfigError
 from pessimal.rewards.base import Reward
 from pessimal.rewards.shapes import awaited
+from pessimal.rollout_analysis.drift import describe_training
 from pessimal.scoring.texts import TextScorer, text_scorer
 
 log = logging.getLogger(__name__)
@@ -25,6 +27,11 @@ log = logging.getLogger(__name__)
 LONG, SHORT, MOST = 0.01, 0.1, 60.0
 """By default, of a training's time: a hundredth; while it is short a tenth, up to so many
 seconds."""
+
+
+MAX_ROLLOUTS = 4096
+"""Completions that are kept, the last."""
+NO_GROWTH = "nothing that is paid grew beyond its error"
 
 
 class Aside:
@@ -117,6 +124,9 @@ class RewardPanel(Aside):
     pairs of completions of one prompt that `trains` tells apart, the share that NAME puts in the
     same order, ties counting half (.5 is chance).
 
+    With `rollouts=n` the last completions are read every n steps, as `pessimal rollouts` does: one
+    line says which share of the groups is dead, and which paid feature grew fastest.
+
     Args:
         trains, others: functions as TRL calls them, or rewards of `pessimal.load` and
             `pessimal.reward`, which read each completion in their own chat template, a prompt that
@@ -124,12 +134,13 @@ class RewardPanel(Aside):
         every: steps of the optimiser between two looks; the first is taken always, and one at the
             last step.
         tails: completions with the best rewards, and as many with the worst, that are kept.
+        rollouts: steps of the optimiser between two readings of the completions; 0 for none.
         share: of the training's time; by default a tenth up to a minute, then a hundredth.
         report: called with the figures, and `train/step`.
         clock: seconds.
 
     Raises:
-        ConfigError: an option makes no sense, or there is no second reward.
+        ConfigError: an option makes no sense, or there is neither a second reward nor `rollouts`.
     """
 
     def __init__(
@@ -138,13 +149,14 @@ class RewardPanel(Aside):
         *others: RewardFunction | Reward,
         every: int = 1,
         tails: int = 3,
+        rollouts: int = 0,
         share: float | None = None,
         report: Callable[[dict[str, float]], None] | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ):
         super().__init__(share, clock)
-        if every < 1 or tails < 1 or not others:
-            options = f"every={every}, tails={tails}, {len(others)} more rewards"
+        if every < 1 or tails < 1 or rollouts < 0 or not (others or rollouts):
+            options = f"every={every}, tails={tails}, {len(others)} more rewards, {rollouts=}"
             raise ConfigError(f"{options}: give 1 or more of each")
         self.members: dict[str, RewardFunction | Reward] = {}
         for member in (trains, *others):
@@ -157,9 +169,12 @@ class RewardPanel(Aside):
         self.every, self.tails, self.report = every, tails, report
         self.scorers: dict[str, TextScorer] = {}
         self.looks: list[pd.DataFrame] = []
-        self.calls = self.looked_at = 0
-        self.cost = 0.0
-        """Seconds of the last look."""
+        self.rollouts, self.written = rollouts, deque[tuple](maxlen=MAX_ROLLOUTS)
+        self.calls = self.looked_at = self.read_at = 0
+        self.cost = self.reading = 0.0
+        """Seconds of the last look, and of the last reading of the completions."""
+        self.readings: list[tuple[int, float, str]] = []
+        """Step, share of dead groups, and the paid feature that grew fastest, in words."""
 
     @property
     def history(self) -> pd.DataFrame:
@@ -175,13 +190,36 @@ class RewardPanel(Aside):
             self.started = self.clock()
         given = {"prompts": prompts, "completions": completions, **columns}
         trained = self._rate(self.first, given)
-        self.attempt("the panel", self._look_if_due, trained, given)
+        state, self.calls = columns.get("trainer_state"), self.calls + 1
+        step = self.calls if state is None else state.global_step + 1
+        if self.rollouts:
+            self.attempt("rollouts", self._read_if_due, step, trained, given)
+        if len(self.members) > 1:
+            self.attempt("the panel", self._look_if_due, step, trained, given)
         return trained
 
-    def _look_if_due(self, trained: list[float | None], given: dict[str, Any]) -> None:
+    def _read_if_due(self, step: int, trained: list[float | None], given: dict[str, Any]) -> None:
+        """Keep the completions; every `rollouts` steps say what is paid in them and grows."""
+        texts = ([_text(one) for one in given[key]] for key in ("prompts", "completions"))
+        rows = zip(*texts, trained, strict=True)
+        self.written.extend((step, *row) for row in rows if row[-1] is not None)
+        if step < self.read_at + self.rollouts or not self.affords(self.reading, step):
+            return
+        self.read_at, began = step, self.clock()
+        steps, prompts, completions, rewards = zip(*self.written, strict=True)
+        dead, words = describe_training(
+            completions, prompts, np.array(rewards, dtype=float), np.array(steps)
+        )
+        self.reading = self.clock() - began
+        log.info(
+            "step %d: %.0f %% of the groups are dead; %s", step, 100 * dead, words or NO_GROWTH
+        )
+        self.readings.append((step, dead, words))
+        if self.report:
+            self.report({"train/step": step, "pessimal/rollouts/dead": dead})
+
+    def _look_if_due(self, step: int, trained: list[float | None], given: dict[str, Any]) -> None:
         state = given.get("trainer_state")
-        self.calls += 1
-        step = self.calls if state is None else state.global_step + 1
         last = state is not None and step >= state.max_steps
         due = step >= self.looked_at + self.every and self.affords(self.cost, step)
         if self.looks and not last and not due:
