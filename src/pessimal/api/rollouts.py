@@ -38,6 +38,7 @@ from pessimal.rollout_analysis.features import (
 from pessimal.rollout_analysis.readers import read_rollouts, rollouts_of
 from pessimal.rollout_analysis.within import SAME, Within, contain, name_paid, select_forward
 from pessimal.scoring.texts import text_scorer
+from pessimal.statistics import LEVEL
 from pessimal.tables.result import Effect, Result, Results, merged
 from pessimal.texts import literal
 
@@ -52,6 +53,8 @@ COMPARED = 64
 MIN_GRAFTED = 0.005
 """Share of the rollouts that have a text which is grafted."""
 BATCH = 256
+MAX_LOOKED_AT, MAX_SHOWN, ALIKE = 300, 12, 0.5
+"""Rows among which those of a figure are sought, how many it has, and their largest correlation."""
 MAX_WRONG = 5
 """Features that go with wrong payment that are listed."""
 WRONG = (
@@ -605,7 +608,7 @@ def _drift_results(
     features, groups = sample.features, sample.groups
     truth = sample.right
     table = drift.forecast_drift(features, groups, rewards, truth=truth, scaled=scaled)
-    results = [_drift_result("amplified", table, drift.DRIFT, column)]
+    results = [_drift_result("amplified", table, drift.DRIFT, column, features)]
     step = sample.frame["step"].to_numpy() if "step" in sample.frame else np.zeros(1)
     if len(np.unique(step)) < 3:
         return results
@@ -615,8 +618,8 @@ def _drift_results(
     part = replace(features, matrix=features.matrix[:, early], numbers=features.numbers[early])
     before = drift.forecast_drift(part, sub, rewards[early], scaled=scaled)
     growth = growth.assign(foretold=before["drift"])
-    both = (growth["p_corrected"] <= 0.05) & (before["p_corrected"] <= 0.05)
-    result = _drift_result("growth", growth, drift.GROWTH, column)
+    both = (growth["p_corrected"] <= LEVEL) & (before["p_corrected"] <= LEVEL)
+    result = _drift_result("growth", growth, drift.GROWTH, column, features)
     values = [features.values(int(index)) for index in result.table.index[:20]]
     since = [drift.first_growth(each, groups, step.astype(float)) for each in values]
     result.table["since"] = pd.Series(since, result.table.index[: len(since)], dtype=float)
@@ -628,17 +631,28 @@ def _drift_results(
     ]
 
 
-def _drift_result(name: str, table: pd.DataFrame, effect: Effect, column: str) -> Result:
-    """The rows farthest from 0 in their own errors, those that hold first."""
+def _drift_result(
+    name: str, table: pd.DataFrame, effect: Effect, column: str, features: Features
+) -> Result:
+    """The rows farthest from 0 in their own errors, those that hold first; of what is alike the
+    figure has one."""
     error = (table["high"] - table["low"]).replace(0, np.nan)
-    holds = table["p_corrected"] <= 0.05
+    holds = table["p_corrected"] <= LEVEL
     far = (table[effect.column].abs() / error).fillna(0)
     order = np.lexsort((-far, ~holds))[:MAX_ROWS]
     rows = table.iloc[order].assign(reward=column)
+    unlike = list[int]()
+    columns = list[np.ndarray]()
+    for index in order[:MAX_LOOKED_AT].tolist():
+        values = features.values(index)
+        if all(abs(np.corrcoef(values, other)[0, 1]) < ALIKE for other in columns):
+            unlike.append(index)
+            columns.append(values)
     count = int(holds.sum())
     verb = "will be amplified or fade" if name == "amplified" else "grew or faded"
     headline = f"{count:,} of {len(table):,} features {verb} beyond chance."
-    plot = Forest.of(effect, row="feature", xlabel=effect.label, data=rows.head(25))
+    data = rows.loc[unlike[:MAX_SHOWN]]
+    plot = Forest.of(effect, row="feature", xlabel=effect.label, data=data)
     first = rows.iloc[0]
     return Result.of_row(
         *(first, name, rows, effect, headline), method="rollouts", plot=plot, share=0.5

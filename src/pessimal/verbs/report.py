@@ -20,7 +20,7 @@ from pessimal.verbs.common import print_path, registry_of, tracked
 log = logging.getLogger(__name__)
 
 
-SHOWN = ("comparison", "search-result", "study", "explanation", "census", "audit")
+SHOWN = ("comparison", "search-result", "study", "explanation", "census", "audit", "rollouts")
 """Types of artifacts that a page can show."""
 LARGE = 30_000_000
 """Bytes above which a page is said to be large: browsers and mail take their time."""

@@ -7,6 +7,7 @@ from pessimal.api.rollouts import RolloutResults, rollouts
 from pessimal.config.schema import RolloutsConfig
 from pessimal.errors import IncompleteError, VerdictError
 from pessimal.progress import quiet_libraries
+from pessimal.statistics import LEVEL
 from pessimal.tables.result import Result
 from pessimal.texts import literal
 from pessimal.verbs.common import print_path, show, store_of
@@ -59,10 +60,14 @@ def describe_rollouts(results: RolloutResults) -> list[Text]:
 
 
 def _describe_features(result: Result) -> list[str]:
-    rows = result.table.head(MAX_FEATURES).to_dict("records") if "feature" in result.table else []
+    table = result.table
+    if result.name == "amplified" and result.plot is not None and result.plot.data is not None:
+        table = result.plot.data
+        table = table[table["p_corrected"] <= LEVEL]
+    rows = table.head(MAX_FEATURES).to_dict("records") if "feature" in table else []
     if result.name in ("wrongly_paid", "wrongly_refused"):
         return [_describe_wrong(row) for row in rows]
-    if result.name == "amplified":
+    if result.name == "amplified" and rows:
         return [", ".join(f"{_name(row)} {row['drift']:+.3f}" for row in rows)]
     return []
 
