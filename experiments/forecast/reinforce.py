@@ -138,6 +138,10 @@ def train(name: str, label: str) -> None:
         began = time.process_time()
         texts, own, old, kl = writer.write(BATCH)
         scores = torch.tensor(np.nan_to_num((rewards(texts) - mean) / deviation)).float()
+        with (OUT / f"{label}-rollouts.jsonl").open("a") as log:
+            for text, score in zip(texts, scores.tolist(), strict=True):
+                row = {"step": step, "prompt": PROMPT, "completion": text, "reward": score}
+                log.write(json.dumps(row) + "\n")
         worth = scores - beta * (own.detach() - old)
         advantage = (worth - worth.mean()) * BATCH / (BATCH - 1)  # over the mean of the others
         optimiser.zero_grad()

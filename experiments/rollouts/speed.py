@@ -36,4 +36,6 @@ with tempfile.TemporaryDirectory() as cache:
     wall, processor = time.time() - start, time.process_time() - used
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
 print(results)
-print(f"{len(sample):,} rollouts of {words:.0f} words: {wall:.0f} s, {processor:.0f} s of processor time, {peak:.1f} GB")
+print(
+    f"{len(sample):,} rollouts of {words:.0f} words: {wall:.0f} s, {processor:.0f} s of processor time, {peak:.1f} GB"
+)
