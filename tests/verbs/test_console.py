@@ -41,18 +41,6 @@ def test_a_scan_ends_with_both_ends_certified_and_the_path_last(scan):
     assert again[1] == out
 
 
-def test_many_prompts_are_a_line_each(scan):
-    code, out, err = scan("prompts=[greatest,best,worst]", "+prompts.own='What is it?'")
-    assert code == 0, err
-    assert len(out.splitlines()) == 1
-    assert [line.split()[0] for line in err.splitlines()[-4:]] == [
-        "greatest",
-        "best",
-        "worst",
-        "own",
-    ]
-
-
 def test_each_job_of_a_sweep_prints_one_line(scan):
     code, out, err = scan("-m", "prompts=greatest,best")
     assert code == 0, err
