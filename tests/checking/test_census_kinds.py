@@ -30,6 +30,8 @@ from pessimal.rewards.callable import (
 )
 from tiny_language_models import tokenizer
 
+pytestmark = pytest.mark.usefixtures("called_here")
+
 THINKS = (
     "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
     "{% if add_generation_prompt %}assistant: <think>\n{% endif %}"
@@ -489,12 +491,14 @@ def evaluated(response, ground_truth):
         return 0.0
 
 
+@pytest.mark.usefixtures("called_elsewhere")
 def test_code_that_comes_to_the_answer_is_no_answer_within_another(tasks):
     table = asked(evaluated, tasks(("7", "15")), seconds=0.5)[0].table
     assert table["fault"].iloc[0] == "code"
     assert "answer_within_another" not in set(table["fault"])
 
 
+@pytest.mark.usefixtures("called_elsewhere")
 @pytest.mark.parametrize("truths", [("7", "15"), ("1", "17"), ("0", "-16"), ("A", "C")])
 def test_a_grader_that_looks_for_the_answer_runs_no_code(truths, tasks):
     names = faults(lambda response, ground_truth: float(ground_truth in response), tasks(truths))

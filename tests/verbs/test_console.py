@@ -53,20 +53,6 @@ def test_each_job_of_a_sweep_prints_one_line(scan):
     assert "#1 : task=scan" in log.read_text()
 
 
-def test_without_a_terminal_progress_is_logged_with_rate_and_time_left(monkeypatch, caplog):
-    monkeypatch.setattr(progress, "EVERY", 0.02)
-    with caplog.at_level(logging.INFO), progress.counted("work", unit="edits", total=10) as counter:
-        counter.begin("first")
-        counter.advance(4)
-        time.sleep(0.2)
-        counter.begin("second", total=5)
-        counter.advance(4)
-        time.sleep(0.2)
-    assert "first: 4 of 10 edits" in caplog.text
-    assert "second: 8 of 8 edits" in caplog.text, "more than was expected is the new total"
-    assert "s left" in caplog.text
-
-
 def test_work_that_nothing_counts_is_not_silent(monkeypatch, caplog):
     monkeypatch.setattr(progress, "EVERY", 0.02)
     with caplog.at_level(logging.INFO), progress.working("loading x, 3 GB"):

@@ -214,14 +214,6 @@ def test_mistakes_are_reported_in_one_piece(registry, command, tmp_path, argumen
     assert files(tmp_path) == before
 
 
-def test_empty_registry_is_an_empty_list(command, tmp_path):
-    (tmp_path / "runs/registry").mkdir(parents=True)
-    code, out, err = command("runs")
-    assert (code, out) == (0, "")
-    assert "nothing is published" in err
-    assert json.loads(command("runs", "format=json", "type=report")[1]) == []
-
-
 def test_words_after_other_verbs_are_no_names():
     assert with_task(["runs", "show", "a/b:v0"])[:3] == [
         "task=runs",
