@@ -6,8 +6,8 @@ from fractions import Fraction
 
 import planted_graders
 import pytest
-import unseen_graders
 
+from experiments.graders import unseen_graders
 from pessimal import census
 from pessimal.checking import grading
 from pessimal.checking.grader_strings import common_strings, contains, value_of
