@@ -498,7 +498,6 @@ def test_code_that_comes_to_the_answer_is_no_answer_within_another(tasks):
     assert "answer_within_another" not in set(table["fault"])
 
 
-@pytest.mark.usefixtures("called_elsewhere")
 @pytest.mark.parametrize("truths", [("7", "15"), ("1", "17"), ("0", "-16"), ("A", "C")])
 def test_a_grader_that_looks_for_the_answer_runs_no_code(truths, tasks):
     names = faults(lambda response, ground_truth: float(ground_truth in response), tasks(truths))
