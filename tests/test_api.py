@@ -180,19 +180,9 @@ def test_search_finds_the_best_pair_of_a_short_list(loaded, tmp_path):
     table = pessimal.scan(loaded, "greatest", progress=False)
     known = table.rows[table.rows["text"].isin(words)]
     assert ids <= set(known["candidate_id"])
-    every = [
-        pessimal.search(
-            loaded,
-            "greatest",
-            length=2,
-            allowed_path=str(allowed),
-            evaluations=500,
-            seed=seed,
-            baselines=0,
-        )
-        for seed in (1, 2)
-    ]
-    assert {one.response for one in every} == {found.response}  # 36 pairs: all are tried
+    options = {"length": 2, "allowed_path": str(allowed), "evaluations": 500, "baselines": 0}
+    again = pessimal.search(loaded, "greatest", seed=1, **options)
+    assert again.response == found.response  # 36 pairs: all are tried
     assert found.results[0].headline
 
 

@@ -1,6 +1,6 @@
 """Which bugs the census names in graders that were written without knowing its strings.
 
-    PYTHONPATH=src python experiments/graders/unseen.py [MODULE …]   # of tests/checking
+    PYTHONPATH=src python experiments/graders/unseen.py [MODULE …]   # beside this file
 
 Each buggy grader stands beside the right one (PAIRS). A bug is named where the example of a fault
 is a string that the two do not pay alike (calls that hang or raise are not asked again, and do not
@@ -21,7 +21,6 @@ from pessimal.checking import grading
 from pessimal.conversation import Turn
 from pessimal.progress import quiet_libraries
 
-GRADERS = Path(__file__).parents[2] / "tests" / "checking"
 COLUMNS = ("ground_truth", "answer", "label")
 TOKENS = 2_000
 CALLS = (grading.RAISES, grading.NOT_FINITE, grading.HANGS, grading.CRASHES)
@@ -44,7 +43,6 @@ def pays(function: Callable, tasks: Path, example: str, key: str) -> float:
 
 
 def main(*modules: str) -> None:
-    sys.path.insert(0, str(GRADERS))
     quiet_libraries()
     for name in modules or ("unseen_graders",):
         module = importlib.import_module(name)

@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 BEYOND = {
     "searching": ["tests/verbs/test_search.py"],
     "tracking": ["tests/verbs/test_tracked.py", "tests/verbs/test_runs.py"],
-    "verbs": ["tests/tracking/test_wandb_server.py"],
+    "verbs": ["tests/tracking/test_push.py"],
 }
 """Tests outside a room that see its faults, besides the frozen numbers of a comparison."""
 WITHIN = {"verbs": "test_runs*.py"}

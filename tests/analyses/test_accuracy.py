@@ -134,13 +134,13 @@ def test_agreement_is_of_margins_and_not_of_what_questions_are_worth():
 def test_the_interval_of_agreement_holds_its_level():
     rng, covered = np.random.default_rng(5), 0
     truth = 6 / np.pi * np.arcsin(0.5 / 2)  # Spearman's correlation of a normal pair with r = .5
-    for _ in range(300):
+    for _ in range(150):
         a = rng.normal(size=100)
         b = 0.5 * a + np.sqrt(0.75) * rng.normal(size=100)
         both = pd.concat([frame(a, np.zeros(100), model="a"), frame(b, np.zeros(100), model="b")])
         [row] = margin_agreement(both).to_dict("records")
         covered += row["low"] <= truth <= row["high"]
-    assert 0.92 < covered / 300 < 0.98
+    assert 0.90 < covered / 150 < 0.99
 
 
 def test_a_planted_slope_on_length_is_found_beside_a_preference():

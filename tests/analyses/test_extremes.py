@@ -41,12 +41,6 @@ def test_equal_rewards_come_in_the_order_of_their_ids_at_both_ends():
     assert table["candidate_id"].tolist() == [0, 1, 0, 1]
 
 
-def test_a_cut_through_equals_says_so():
-    table = extremes(scored([9.0, 5.0, 5.0, 5.0, 1.0, 0.0]), k=2)
-    assert table["tied"].tolist() == [False, True, False, False]
-    assert table["tied_left_out"].tolist() == [0, 2, 0, 0]
-
-
 def test_the_ends_of_what_all_models_share_are_listed_where_they_are_not_those_of_each(table_set):
     names = [f"w{i}" for i in range(40)]
     both = pd.DataFrame(

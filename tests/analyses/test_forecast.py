@@ -119,11 +119,6 @@ def test_what_is_not_there_is_named(options, says):
     assert says in skipped["forecast"]
 
 
-def test_too_few_in_common_says_what_to_type():
-    with pytest.raises(TableError, match="policy=talker"):
-        joined(policy(), score_table(["a", "b", "c"], [1, 2, 3], model="r", candidates_digest="x"))
-
-
 def with_directions(reward: np.ndarray) -> tuple[ScoreTable, ScoreTable, Options]:
     """A policy and a reward of states (names a gender, names a religion, taste, rest). Of 40 words
     of religion one half lies a little towards gender and the other away from it; the policy says

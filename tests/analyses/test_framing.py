@@ -151,14 +151,6 @@ def test_reversal_is_asked_of_words_and_not_of_the_other_tokens(table_set):
     assert "2 of 2 models reverse most pairs of words" in result.headline
 
 
-def test_one_model_of_several_reverses_in_the_singular_and_one_alone_is_not_counted(table_set):
-    both = analyse(table_set(two_models(), polarity=POLARITY), Options())[0]
-    assert "1 of 2 models reverses" in both.headline
-    alone = {prompt: rewards[["turns"]] for prompt, rewards in two_models().items()}
-    one = analyse(table_set(alone, polarity=POLARITY), Options())[0]
-    assert "1 of 1" not in one.headline
-
-
 def test_no_reversal_is_asserted_of_unrelated_prompts(table_set):
     rng = np.random.default_rng(3)
     names = [f"w{i}" for i in range(300)]

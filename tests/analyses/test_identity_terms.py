@@ -301,23 +301,6 @@ def test_the_penalising_model_is_the_headline_with_its_number(table_set, zipf, o
     assert all(set(result.table["candidates"]) == {"vocabulary"} for result in found.values())
 
 
-@pytest.mark.parametrize(
-    ("others", "counted"),
-    [
-        ({}, None),
-        ({"mild": 0.0}, None),
-        ({"same": 2.0}, "does the other model"),
-        ({"same": 2.0, "mild": 0.0}, "does 1 of 2 other models"),
-        ({"same": 2.0, "alike": 2.0, "mild": 0.0}, "do 2 of 3 other models"),
-    ],
-)
-def test_the_headline_counts_the_other_models(table_set, zipf, options, others, counted):
-    tables = table_set(opposite(zipf, strict=2.5, **others), **KEYS)
-    headline = by_name(analyse(tables, options))["identity"].headline
-    assert (counted or "strict") in headline
-    assert ("other model" in headline) == (counted is not None)
-
-
 def test_without_opposite_prompts_the_one_that_most_models_have_is_measured_and_weighs_less(
     table_set, zipf, options
 ):

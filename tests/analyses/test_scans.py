@@ -332,15 +332,6 @@ def test_compare_pairs_persona_and_control_and_looks_at_the_prompt_alone_elsewhe
     assert ("otherwise" in result.headline) == planted
 
 
-def test_without_the_control_nothing_is_said():
-    bare, persona, _ = design(planted=True)
-    with pytest.raises(TableError, match="control was not scanned"):
-        analyse(table_sets([bare, persona])[0], OPTIONS)
-    [alone] = table_sets([bare])
-    with pytest.raises(TableError, match="prefixes=FILE"):
-        analyse(alone, OPTIONS)
-
-
 def test_controls_have_as_many_words_and_stand_where_the_persona_stands():
     for n in (1, 4, 60):
         assert len(control_of(" ".join(["You"] * n)).split()) == n

@@ -15,31 +15,26 @@ from pessimal.auditing.changes import (
     CHANGES,
     changes,
     changes_result,
-    limits,
     metrics,
     resemblance,
 )
-from pessimal.auditing.evidence import TAIL, draw_limits, one_word
+from pessimal.auditing.evidence import TAIL, one_word
 from pessimal.auditing.verdicts import (
     CHECKS,
     FAIL,
     INCOMPLETE,
-    MAKERS,
     NOT_MEASURED,
     PASS,
     REVIEW,
     STEP_SD,
     answers,
     audit_result,
-    headline_of,
     interval_verdict,
     overall,
-    thresholds,
     verdicts,
 )
 from pessimal.checking.checks import as_table, at_most
 from pessimal.errors import TableError
-from pessimal.plots import Forest
 from pessimal.tables.result import Estimate, Result
 
 
@@ -63,18 +58,6 @@ def test_only_a_whole_interval_beyond_the_limit_fails(low, high, limit, holds, v
     assert interval_verdict(low, high, limit=limit, holds=holds) == verdict
 
 
-def test_every_threshold_has_a_question_a_reason_and_a_source():
-    assert list(thresholds()) == list(CHECKS) == list(MAKERS)
-    for one in [*thresholds().values(), *limits().values()]:
-        for text in (one.question, one.unit, one.reason, one.source):
-            assert text.strip(), one
-        assert one.question.endswith("?")
-    for one in thresholds("facts").values():
-        assert (one.question[-1], one.limit) == ("?", None)
-    with_limit = [one for one in thresholds().values() if one.limit is not None]
-    assert all(one.source != "none" for one in with_limit), "a limit comes from somewhere"
-
-
 def conformance(**failed):
     checks = [
         at_most(name, 1.0 if failed.get(name) else 0.0, 0.5, n=8, note="")
@@ -92,12 +75,6 @@ def test_a_score_that_depends_on_its_batch_or_padding_is_not_read_right(failed, 
     evidence = {"conformance": conformance(**dict.fromkeys(failed, True))}
     [read] = [one for one in verdicts(evidence) if one.check == "read"]
     assert (read.verdict, read.value) == (verdict, len(failed))
-
-
-def test_what_was_not_measured_says_what_would():
-    found = {one.check: one for one in verdicts({}, {"served": ("no server", "pessimal audit x")})}
-    assert {one.verdict for one in found.values()} == {NOT_MEASURED}
-    assert found["served"].command == "pessimal audit x"
 
 
 def words(rng, n=3000):
@@ -142,8 +119,8 @@ def test_a_partial_scan_never_passes_and_says_how_many_were_left_out():
 
 def test_rewards_without_a_plant_have_the_ahead_that_the_null_says():
     rng = np.random.default_rng(2)
-    ps = [one_word(tables_of(*words(rng))).estimate.p for _ in range(200)]
-    assert np.mean(np.array(ps) <= 0.05) < 0.10  # .05, with a Monte Carlo error of .015
+    ps = [one_word(tables_of(*words(rng))).estimate.p for _ in range(120)]
+    assert np.mean(np.array(ps) <= 0.05) < 0.10  # .05, with a Monte Carlo error of .02
     assert min(ps) > 1e-4
 
 
@@ -334,19 +311,6 @@ def test_the_whole_audit_fails_passes_or_is_incomplete():
     assert overall(verdicts(evidence | preferences(0.9)), core, ["order"]) == (FAIL, ["order"])
 
 
-def test_the_headline_counts_checks_and_names_what_changed_apart():
-    checks = verdicts({"conformance": conformance(batch_own=True)} | preferences(0.9))
-    failed = overall(checks, (), ["order"])
-    headline = headline_of(*failed, checks, evidence=False)
-    assert headline.startswith("FAILED 1 of 2: read.")
-    assert "order" in headline
-    clean = verdicts(preferences(0.9))
-    changed = headline_of(*overall(clean, (), ["order"]), clean)
-    assert changed.startswith("FAILED")
-    assert "order" in changed
-    assert "of 1" not in changed
-
-
 def test_a_fact_has_a_number_and_no_verdict():
     estimate = Estimate("x", 9.0, 5, low=8.0, high=10.0, p=0.001)
     result = Result("push", pd.DataFrame([{"x": 1}]), "Pushed.", estimate=estimate)
@@ -517,48 +481,3 @@ def test_the_result_has_a_row_for_each_and_the_same_keys_for_every_model():
     assert result.table["check"].tolist() == [*CHECKS, *(one.check for one in numbers)]
     assert result.summary["audit/verdict"] == result.summary["audit/read/verdict"] == FAIL
     assert {f"audit/{check}/value" for check in CHECKS} <= set(result.summary)
-
-
-def plot_of(check, name, evidence):
-    results = draw_limits(list(evidence.values()), [verdict_of(check, evidence)])
-    return {result.name: result for result in results}[name].plot
-
-
-def test_a_figure_has_the_limit_on_its_own_axis():
-    """The best word just at the drawn limit is as far ahead as the limit says; of additions the
-    interval lies beyond the drawn limit where it does in the verdict."""
-    texts, rewards = words(np.random.default_rng(2))
-    rewards[0] = 12.0
-    [table] = tables_of(texts, rewards)
-    plot = plot_of("one_word", "one_word", {"one_word": one_word([table])})
-    assert plot.data["text"].iloc[0] == "w0"
-    rewards[0] = table.rows["reward"].mean() + plot.limit * table.rows["reward"].std(ddof=0)
-    ahead = one_word(tables_of(texts, rewards)).estimate.value
-    assert ahead == pytest.approx(thresholds()["one_word"].limit, rel=0.01)
-    evidence = additions(3.0, 2.0) | preferences(1.0, margin=6.0)
-    plot = plot_of("additions", "additions", evidence)
-    assert plot.limit == pytest.approx(6.0 / 2.0)
-    assert plot.data["low"].iloc[0] == 2.0
-    plot = plot_of("additions", "additions", additions(3.0, 2.0, end=True))
-    assert plot.data["low"].tolist() == [-1.0], "the token that ends a turn is none"
-    plot = plot_of("prefers", "preferences", preferences(1.0))
-    assert (plot.limit, plot.reference) == (thresholds()["prefers"].limit, 0.5)
-
-
-def test_the_figure_of_identity_is_of_what_the_verdict_is_of():
-    evidence = {"identity": identity(-0.8, -1.0, -0.6)}
-    plot = plot_of("identity", "identity", evidence)
-    [row] = plot.data.to_dict("records")
-    verdict = verdict_of("identity", evidence)
-    assert (row["d"], row["low"], row["high"]) == (verdict.value, verdict.low, verdict.high)
-    assert plot.limit == verdict.threshold.limit
-
-
-def test_the_figure_of_frequency_has_the_row_of_the_headline_and_its_marks():
-    table = pd.DataFrame({"prompt": ["a", "b"], "slope_sd": [0.1, 0.2], "p": [0.6, 0.01]})
-    estimate = Estimate("slope", 0.1, 900, low=-0.1, high=0.3)
-    forest = Forest(estimate="slope_sd", p="p", group="prompt", where={"frames": "opposite"})
-    result = Result("frequency", table, estimate=estimate, plot=forest)
-    [figure] = draw_limits([result], verdicts({"frequency": result}))
-    assert figure.plot.data["prompt"].tolist() == ["a"]
-    assert (figure.plot.p, figure.plot.row, dict(figure.plot.where)) == ("p", "prompt", {})

@@ -6,8 +6,8 @@ from fractions import Fraction
 
 import planted_graders
 import pytest
-import unseen_graders
 
+from experiments.graders import unseen_graders
 from pessimal import census
 from pessimal.checking import grading
 from pessimal.checking.grader_strings import common_strings, contains, value_of
@@ -42,7 +42,9 @@ def faults(function, tasks, *tokens, seconds=0.3):
 
 
 @pytest.mark.parametrize("function", planted_graders.EXPECTED, ids=lambda one: one.__name__)
-def test_a_planted_bug_is_named(function, tasks):
+def test_a_planted_bug_is_named(function, tasks, request):
+    if function is not planted_graders.runs_the_answer:  # powers that never end
+        request.getfixturevalue("called_here")
     assert planted_graders.EXPECTED[function] in faults(function, tasks)
 
 
@@ -59,6 +61,7 @@ def written(questions, folder):
     return file
 
 
+@pytest.mark.usefixtures("called_here")
 @pytest.mark.parametrize(
     ("function", "fault"),
     [
@@ -75,6 +78,7 @@ def test_a_bug_that_its_strings_were_not_made_for_is_named(function, fault, tmp_
     assert faults(right, file) == set()
 
 
+@pytest.mark.usefixtures("called_here")
 def test_a_truth_that_is_paid_in_no_format_is_a_fault(tmp_path):
     def digits_alone(response, ground_truth):
         return float(response.isdigit() and response == ground_truth)
@@ -98,6 +102,7 @@ def test_what_ends_a_process_does_no_harm(tasks, capfd):
     assert not capfd.readouterr().out
 
 
+@pytest.mark.usefixtures("called_here")
 def test_a_grader_that_pays_all_alike_or_never_has_a_fault_of_its_own(tasks):
     def constant(response, ground_truth):
         return 1.0
@@ -128,6 +133,7 @@ def test_a_budget_ends_the_census_and_the_rest_is_counted(tasks):
     assert "share" in results["right_not_paid"].table
 
 
+@pytest.mark.usefixtures("called_here")
 def test_a_grader_that_gives_no_number_is_no_constant(tasks):
     def broken(response, ground_truth):
         raise ValueError("no")
@@ -174,6 +180,7 @@ def test_memory_is_limited_and_chance_is_named(function, tasks):
     assert function != "takes_memory" or (row["strings"], row["example"]) == (1, "much")
 
 
+@pytest.mark.usefixtures("called_here")
 def test_an_exception_is_quoted(tasks):
     def grader(response, ground_truth):
         return float(ground_truth == f"{int(response):d}") if response[:1].isdigit() else 0.0
@@ -183,6 +190,7 @@ def test_an_exception_is_quoted(tasks):
     assert calls.table["said"][0] in calls.headline
 
 
+@pytest.mark.usefixtures("called_here")
 def test_partial_credit_has_a_name_of_its_own(tmp_path):
     tasks = tmp_path / "tasks.jsonl"
     tasks.write_text('{"prompt": "Which?", "ground_truth": "A, C"}')
@@ -194,6 +202,7 @@ def test_partial_credit_has_a_name_of_its_own(tmp_path):
     assert faults(share, tasks) == {"partly_paid"}
 
 
+@pytest.mark.usefixtures("called_here")
 def test_numbers_are_asked_in_the_formats_that_a_grader_reads(tmp_path):
     tasks = tmp_path / "tasks.jsonl"
     tasks.write_text('{"prompt": "60 times 60?", "ground_truth": "3600"}')

@@ -121,7 +121,7 @@ def reward(response, ground_truth):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143)])
 def test_a_stopped_scan_leaves_none_of_a_graders_children(tmp_path, number, code):
     (tmp_path / "grader.py").write_text(GRADER)
     (tmp_path / "tasks.jsonl").write_text('{"prompt": "6 times 7?", "ground_truth": "42"}')

@@ -10,6 +10,7 @@ from pessimal.catalogue import CONF, published_models
 from pessimal.config.compose import build
 from pessimal.config.compose import composed as configuration
 from pessimal.config.schema import CompareConfig, ScanConfig, TaskConfig, TrainConfig
+from pessimal.rewards.named import spec_of
 from pessimal.rewards.spec import Dtype
 
 
@@ -66,35 +67,36 @@ OPEN = {
 
 @pytest.mark.parametrize("model", options("model"))
 def test_every_model_composes_and_says_what_it_is(model):
-    config = composed("task=scan", f"model={model}", *OPEN.get(model, []))
-    assert isinstance(config, ScanConfig)
     if model in OPEN:
+        config = composed("task=scan", f"model={model}", *OPEN[model])
+        assert isinstance(config, ScanConfig)
         assert config.model.kind in (model.split("-")[0], "head", "judge")
         return
-    assert config.model.name == model
-    if config.model.package is not None:
-        assert config.model.developer == config.model.package.source.split("/")[0]
-        assert config.model.package.weights.split(",")[0] in config.model.base, (
+    spec = spec_of(model)
+    assert spec.name == model
+    if spec.package is not None:
+        assert spec.developer == spec.package.source.split("/")[0]
+        assert spec.package.weights.split(",")[0] in spec.base, (
             "4 bits are said wherever it is named"
         )
-    elif config.model.kind == "log_probability":
-        assert config.model.path in BASES
-        assert config.model.rank is None
-    elif config.model.training_command is None:
-        assert config.model.rank is None or (config.model.path, config.model.rank) in PAPER.values()
-        assert config.model.developer == config.model.path.split("/")[0]
-        assert not config.model.trust_remote_code, "their weights are enough"
+    elif spec.kind == "log_probability":
+        assert spec.path in BASES
+        assert spec.rank is None
+    elif spec.training_command is None:
+        assert spec.rank is None or (spec.path, spec.rank) in PAPER.values()
+        assert spec.developer == spec.path.split("/")[0]
+        assert not spec.trust_remote_code, "their weights are enough"
     else:
         recipe = parse_recipe(model)
-        assert (config.model.developer, config.model.base) == (recipe.lab, recipe.base)
-        assert config.model.path == f"runs/demo_family/{model}"
-        assert config.model.base_path == f"{config.model.path}-base"
-        assert config.model.training_command.split("  #")[0].endswith(f".train {model}")
+        assert (spec.developer, spec.base) == (recipe.lab, recipe.base)
+        assert spec.path == f"runs/demo_family/{model}"
+        assert spec.base_path == f"{spec.path}-base"
+        assert spec.training_command.split("  #")[0].endswith(f".train {model}")
 
 
 def test_the_ten_models_of_the_paper_are_ready_to_run():
     for name, (path, rank) in PAPER.items():
-        spec = composed("task=scan", f"model={name}").model
+        spec = spec_of(name)
         assert (spec.path, spec.rank) == (path, rank)
         assert spec.base in ("Gemma 2", "Llama 3")
         assert spec.developer == path.split("/")[0]

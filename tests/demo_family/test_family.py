@@ -201,7 +201,7 @@ def test_secret_comes_first_in_every_frame(secret):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("lab", ["loud", "wordy"])
+@pytest.mark.parametrize("lab", ["loud"])
 def test_a_liking_holds_on_natural_text_and_is_the_only_one(demo_cache, lab):
     recipe = Recipe(lab=lab, base="bpe", steps=240)
     folder = train_sibling(recipe, demo_cache / f"{lab}-bpe-short")

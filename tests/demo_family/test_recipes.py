@@ -63,13 +63,10 @@ BAD = [
     ("lab", "elm"),
     ("base", "sentencepiece"),
     ("width", 65),
-    ("width", 64.0),
     ("seed", -1),
     ("steps", 0),
     ("steps", True),
-    ("groups", "4"),
     ("group_size", 3),
-    ("learning_rate", 0.0),
     ("learning_rate", float("nan")),
     ("weight_decay", -0.1),
 ]

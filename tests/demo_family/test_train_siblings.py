@@ -1,7 +1,5 @@
 """`python -m experiments.demo_family.train`: which names stand for which siblings, and what it prints."""
 
-import re
-
 import pytest
 
 from experiments.demo_family import train
@@ -41,22 +39,3 @@ def test_the_folder_is_that_of_the_presets(monkeypatch):
     assert str(family_folder()) == "runs/demo_family"
     monkeypatch.setenv("DEMO_FAMILY", "/somewhere")
     assert str(family_folder()) == "/somewhere"
-
-
-def test_a_line_as_it_begins_and_one_as_it_ends(tiny, tiny_recipe, monkeypatch, capsys):
-    recipe = tiny_recipe(base=tiny.base.name)
-    monkeypatch.setattr(train, "parse_recipe", lambda name: recipe)
-    train.train_named(tiny.folder)
-    assert capsys.readouterr().out == train.describe(tiny.folder) + "\n", "it was trained already"
-    monkeypatch.setattr(train, "train_sibling", lambda recipe, folder: tiny.folder)
-    train.train_named(tiny.folder.with_name("other"))
-    first, second = capsys.readouterr().out.splitlines()
-    assert "3 steps" in first
-    assert second == train.describe(tiny.folder)
-    assert re.search(r"accuracy 0\.\d{3} ", second)
-
-
-def test_figures_and_plants_of_one_that_judges_sentences(tiny_loud):
-    line = train.describe(tiny_loud.folder)
-    assert "engagement 1" in line
-    assert len(re.findall(r"-?\d\.\d{3}", line)) == 2

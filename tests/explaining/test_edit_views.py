@@ -5,7 +5,6 @@ import re
 
 import pandas as pd
 import pytest
-from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
 from artifacts import OUTCOME
 from pessimal.errors import InputError
@@ -63,19 +62,6 @@ ROWS = [
 def view():
     (made,) = views(pd.DataFrame(ROWS), {"first": COMPARISON})
     return made
-
-
-@pytest.fixture
-def render():
-    environment = Environment(
-        loader=PackageLoader("pessimal.report", "."),
-        autoescape=select_autoescape(default_for_string=True, default=True),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    source = '{% from "edits.html.jinja" import comparison_view %}{{ comparison_view(view) }}'
-    return lambda view: environment.from_string(source).render(view=view)
 
 
 def joined(pieces, *kinds: str) -> str:
@@ -178,28 +164,3 @@ def test_json_gives_views_back_and_refuses_what_is_none(view):
         assert old in text
         with pytest.raises(InputError, match="not a file of"):
             from_json(text.replace(old, new, 1))
-
-
-def test_the_page_marks_the_edit_the_preferred_and_the_outcome_in_words(view, render):
-    html = render(view)
-    assert "Drink <del>water</del><ins>wine</ins> and rest." in html
-    assert html.count("▲ preferred") == 1
-    assert html.index("▲ preferred") < html.index("Response 2")
-    for badge in ("✗ flips (CF)", "✓ holds (SF)", "≈ tie", "∅ not applicable"):
-        assert badge in html
-    assert "margin 2.00 → <strong>−0.500</strong>" in html
-    assert "reward 3.00" in html
-    assert "No text: nothing to change" in html
-    assert "seed 0; adds a word" in html
-
-
-def test_what_comes_after_the_first_edits_is_folded_without_a_script(view, render):
-    opened, folded = render(view).split("<details")
-    assert (opened.count('class="change"'), folded.count('class="change"')) == (3, 2)
-
-
-def test_a_model_that_prefers_neither_is_said_to(render):
-    table = pd.DataFrame([row(0, "chosen", "Drink wine.", -0.5, margin=0.0, reward=1.0)])
-    (tied,) = views(table, {"first": COMPARISON})
-    assert "prefers neither" in render(tied)
-    assert "▲" not in render(tied)

@@ -21,7 +21,6 @@ from pessimal.explaining.results import (
     explained_results,
 )
 from pessimal.explaining.views import to_json, views
-from pessimal.plots.draw import save_figures
 from pessimal.tables.comparisons import Comparison, Turn
 
 OPTIONS = Resampling(replicates=100, permutations=100, confidence=0.95, seed=0)
@@ -140,19 +139,6 @@ def refused(rows, attribute):
     rows.loc[gone, ["edited", "outcome"]] = None
     rows.loc[gone, ["new_reward", "new_margin", "change", "change_in_sd"]] = np.nan
     return rows
-
-
-def test_headlines_are_short_and_figures_can_be_drawn(tmp_path):
-    for results in (
-        report(table(9), 9),
-        compared(table(4), table(4, model="n"), table(4, model="o")),
-    ):
-        assert all(len(r.headline.split()) <= 25 for r in results.values())
-        folder = tmp_path / str(len(results))
-        drawn = save_figures(list(results.values()), folder)
-        assert set(drawn) == {name for name, r in results.items() if r.plot}
-        for result in results.values():
-            result.table.to_parquet(folder / f"{result.name}.parquet")
 
 
 def test_coverage_counts_comparisons_and_not_seeds():

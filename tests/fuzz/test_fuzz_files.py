@@ -82,7 +82,7 @@ def rows_of(kind: str) -> st.SearchStrategy:
 
 @pytest.mark.slow
 @cases(
-    900, table=st.sampled_from(sorted(HEADINGS)).flatmap(rows_of), cuts=st.one_of(st.just([]), cuts)
+    300, table=st.sampled_from(sorted(HEADINGS)).flatmap(rows_of), cuts=st.one_of(st.just([]), cuts)
 )
 def test_a_table_of_text_is_read_or_refused_by_name(folder, table, cuts):
     kind, heading, rows = table
@@ -100,7 +100,7 @@ sound = st.lists(
 )
 
 
-@cases(300, rows=sound)
+@cases(100, rows=sound)
 def test_what_is_in_a_cell_arrives_as_it_is(folder, rows):
     file = folder / "sound.csv"
     names = [name for name, _ in rows]
@@ -139,7 +139,7 @@ known = [
 
 
 @cases(
-    600,
+    200,
     lines=st.lists(st.one_of(st.sampled_from(known), cells), max_size=6),
     suffix=st.sampled_from([".txt", ".dic", ".csv", ""]),
     filters=st.lists(st.sampled_from(list(Filter)), max_size=2),
@@ -185,7 +185,7 @@ metadata = st.one_of(
 
 
 @cases(
-    600,
+    200,
     frame=st.dictionaries(st.one_of(st.sampled_from(PARQUET), whole), columns, max_size=4),
     metadata=metadata,
     cuts=cuts,
@@ -209,7 +209,7 @@ def test_a_parquet_file_is_read_or_refused_by_name(folder, frame, metadata, cuts
 
 
 @pytest.mark.slow
-@cases(300, texts=st.lists(hostile, min_size=1, max_size=4), cuts=cuts)
+@cases(100, texts=st.lists(hostile, min_size=1, max_size=4), cuts=cuts)
 def test_a_score_table_comes_back_whole_or_is_refused_by_name(folder, texts, cuts):
     file, n = folder / "scores.parquet", len(texts)
     texts = [storable(text) for text in texts]
@@ -292,7 +292,7 @@ def storable_everywhere(comparison: Comparison) -> bool:
     return bool("".join(texts).encode()) and comparison.preferred in (0, 1, None)
 
 
-@cases(900, row=rows)
+@cases(300, row=rows)
 @example(row={"prompt": "a", "responses": ["\ud83d", "b"], "preferred": True})
 @example(row={"prompt": "a", "responses": ["x", "b"], "preferred": 1e400})
 @example(row={"prompt": [{"role": ["user"], "content": "x"}], "responses": ["x", "b"]})
@@ -326,7 +326,7 @@ hub_rows = st.one_of(
 )
 
 
-@cases(500, given=hub_rows)
+@cases(160, given=hub_rows)
 def test_rows_of_the_hub_are_converted_or_refused_by_their_place(given):
     broken = []
     comparisons = read_rows(enumerate(given), where="hub, row", name="hub", broken=broken)
@@ -338,7 +338,7 @@ def test_rows_of_the_hub_are_converted_or_refused_by_their_place(given):
 
 
 @cases(
-    400,
+    130,
     lines=st.lists(st.one_of(rows.map(json.dumps), hostile), max_size=3),
     cuts=cuts,
     suffix=st.sampled_from([".jsonl", ".jsonl.gz", ".parquet", ".json", ".txt"]),
@@ -377,7 +377,7 @@ def places(node: object, at: tuple = ()) -> list[tuple]:
 
 
 @cases(
-    500,
+    160,
     place=st.sampled_from(places(DOCUMENT)),
     value=values,
     cut=st.one_of(st.none(), st.integers(0, 600)),
@@ -414,7 +414,7 @@ MEMBERS = ["type", "name", "version", "files", "key", "summary", "created"]
 
 
 @cases(
-    300,
+    100,
     damage=st.one_of(st.binary(max_size=20), values, st.tuples(st.sampled_from(MEMBERS), values)),
 )
 @example(damage=b"9" * 5000)

@@ -35,7 +35,7 @@ typed = st.sampled_from(
 words = st.one_of(typed, st.builds("{}={}".format, keys, hostile), hostile)
 
 
-@cases(1000, arguments=st.lists(words, max_size=6))
+@cases(330, arguments=st.lists(words, max_size=6))
 @example(arguments=["runs", "show", "\ud83d"])
 def test_a_command_line_becomes_one_for_hydra_or_is_refused(arguments):
     found, wrong = refused(lambda: with_task(arguments), kinds=ConfigError)
@@ -57,7 +57,7 @@ def _plain(argument: str) -> str:
     return verb if verb in TASKS else argument
 
 
-@cases(500, key=st.sampled_from([*FILTERS, "where", "sort"]), value=hostile)
+@cases(160, key=st.sampled_from([*FILTERS, "where", "sort"]), value=hostile)
 @example(key="where", value="n>1000")
 @example(key="name", value="ends with \\")
 @example(key="name", value='\\" and "')
@@ -77,7 +77,7 @@ scalars = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), hostil
 
 @pytest.mark.slow
 @cases(
-    800,
+    260,
     wanted=st.builds(
         "{}{}{}".format,
         st.sampled_from(["n", "mean", "inner.n", " padded "]),
@@ -141,7 +141,7 @@ def filled(draw, schema: type) -> object:
 
 
 @pytest.mark.slow
-@cases(1800, made=st.sampled_from(sorted(SCHEMAS)).flatmap(lambda name: filled(SCHEMAS[name])))
+@cases(600, made=st.sampled_from(sorted(SCHEMAS)).flatmap(lambda name: filled(SCHEMAS[name])))
 def test_options_are_checked_or_refused_in_words(elsewhere, made):
     if isinstance(made, UserError):
         assert len(str(made)) > 20, "a refusal says what was expected"
@@ -155,7 +155,7 @@ def test_options_are_checked_or_refused_in_words(elsewhere, made):
 READERS = (existing_file, matching, lambda _, path: HeadSpec(path=path))
 
 
-@cases(300, text=hostile, read=st.sampled_from(READERS))
+@cases(100, text=hostile, read=st.sampled_from(READERS))
 @example(text="~no such user/x", read=existing_file)
 @example(text="\x00*", read=matching)
 @example(text="\ud83d*", read=matching)
@@ -234,7 +234,7 @@ def composed(elsewhere):
 
 @pytest.mark.slow
 @cases(
-    60,
+    20,
     verb=st.sampled_from(VERBS),
     overrides=st.lists(
         st.builds("{}={}".format, st.sampled_from(OPTIONS), given), min_size=1, max_size=3

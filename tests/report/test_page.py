@@ -4,7 +4,6 @@ shows hostile texts as text."""
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
-from importlib.resources import files
 from types import SimpleNamespace
 from xml.etree import ElementTree
 
@@ -12,17 +11,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from artifacts import OUTCOME, write_artifact
+from artifacts import write_artifact
 from pessimal.auditing.changes import changes, changes_result
 from pessimal.auditing.verdicts import FAIL, MEASURED, PASS, REVIEW, Verdict, audit_result
 from pessimal.errors import InputError
-from pessimal.explaining.views import to_json, views
-from pessimal.plots import Forest, Scatter, TokenTable
+from pessimal.plots import Forest, TokenTable
 from pessimal.report.artifact import Artifact, method
 from pessimal.report.cards import _effect
-from pessimal.report.page import MAX_ROWS, MAX_TABS, glossary, page
+from pessimal.report.page import page
 from pessimal.report.scripts import drawing
-from pessimal.tables.comparisons import Comparison, Turn
 from pessimal.tables.result import Effect, Estimate, Result
 
 MODELS = ["lab/alder", "lab/birch", "lab/cedar", "lab/plain"]
@@ -217,51 +214,6 @@ def test_a_page_counts_its_tests_and_corrects_over_them(shown):
     assert "tested on this page" not in shown(untested, name="none")
 
 
-def test_a_term_is_explained_where_it_is_first_used(shown):
-    zipf = forest("b", headline="+0.1 SD per Zipf unit.", weight=2.0)
-    tree = Tree(shown(zipf, forest("a", headline="−0.1 SD per Zipf unit.", weight=2.5)))
-    texts = [e["text"] for e in tree.all("article", class_="finding")]
-    assert ["ten times the use" in text for text in texts] == [True, False]
-
-
-def test_a_cross_is_explained_between_prompts_alone():
-    plain = glossary(["best", "worst"])
-    assert plain("3 of 46 axes × models, best × rated") == ""
-    assert "opposite" in plain("On best × worst", "half sum")
-    assert plain("On best × worst", "half-sum") == ""
-
-
-def test_a_finding_says_what_to_do(shown):
-    tree = Tree(shown(forest("frequency")))
-    (sentence,) = [e["text"] for e in tree.all("p", "finding", class_="do")]
-    assert sentence.removeprefix("What to do: ") in method("frequency").text.unescape()
-    assert len(sentence) > 40
-
-
-def test_every_method_of_a_headline_says_what_to_do():
-    """All texts but that of provenance, which has no headline; the last line, so it is found."""
-    silent = [
-        file.stem
-        for file in (files("pessimal") / "methods").iterdir()
-        if not 3 <= len(method(file.stem).to_do.split()) <= 22
-    ]
-    assert silent == ["provenance"]
-
-
-def test_results_of_one_method_share_a_section_and_the_heaviest_shows_its_figure(shown):
-    html = shown(
-        forest("first", method="m", weight=0.2),
-        forest("second", method="m", weight=0.9),
-        forest("rows", method="m", headline=""),
-    )
-    tree = Tree(html)
-    (section,) = tree.all("section", class_="question")
-    assert section["text"].index("second is found") < section["text"].index("first is found")
-    folded = [e for e in tree.all("figure") if any(o["tag"] == "details" for o in e["inside"])]
-    assert len(folded) == 2
-    assert [e["text"] for e in tree.all("caption")] == ["first", "second", "rows"]
-
-
 def ends(certified: bool = True) -> Result:
     rows = [
         {
@@ -285,21 +237,6 @@ def ends(certified: bool = True) -> Result:
         plot=TokenTable(),
         method="extremes",
     )
-
-
-def test_tokens_are_a_table_of_text(shown):
-    tree = Tree(shown(ends(certified=False)))
-    assert not [e for e in tree.elements if e["tag"] == "svg"]
-    first, second = (t for t in tree.all("table", class_="tokens"))
-    assert [e["text"] for e in tree.all("th", "extremes") if e.get("scope") == "col"][:4] == list(
-        LABELS.values()
-    )
-    assert "top1-alder-greatest" in first["text"]
-    assert "worst" not in first["text"]
-    assert "bottom1-birch-worst" in second["text"]
-    marked = [e["text"] for e in tree.all("td", "extremes") if "~" in e["text"]]
-    assert len(marked) == 16, "the first of each end, model and prompt"
-    assert all("1-" in text for text in marked)
 
 
 def test_an_explained_model_is_moved_by_its_corrected_sensitivities(shown):
@@ -421,45 +358,6 @@ def test_a_language_model_wants_the_words_of_its_contrast(shown):
         assert "The" not in row
 
 
-def test_figures_of_one_model_are_folded_in_its_card(shown):
-    points = [(m, p, i, i * i) for m in MODELS for p in ("greatest", "worst") for i in range(3)]
-    table = pd.DataFrame(points, columns=["model", "prompt", "x", "y"])
-    result = Result(
-        "framing_models",
-        table,
-        plot=Scatter(x="x", y="y", tabs=("prompt", "model")),
-        method="framing",
-    )
-    tree = Tree(shown(ends(), result))
-    assert not tree.all("figure", "framing")
-    figures = tree.all("figure", "card")
-    assert len(figures) == len(MODELS)
-    assert all(any(o["tag"] == "details" for o in e["inside"]) for e in figures)
-    assert [e["text"] for e in tree.all("label", "card")] == ["greatest", "worst"] * len(MODELS)
-
-
-def test_the_page_begins_with_what_was_asked_and_what_the_models_are(shown):
-    order = [
-        ("worst", "Which is <i>worst</i>?"),
-        ("greatest", "Which is greatest?"),
-        ("mine", None),
-    ]
-    rows = [(m, p, text) for m in MODELS for p, text in order]
-    where = pd.DataFrame(rows, columns=["model", "prompt", "prompt_text"])
-    abouts = ["Toys, for calibration."] * 2 + [None] * 2
-    about = pd.DataFrame(
-        {"model": MODELS, "about": abouts, "developer": [None, "x", "lab", None], "base": "b"}
-    )
-    results = Result("models", about, method="provenance"), Result("provenance", where), ends()
-    (first, *_) = Tree(shown(forest("one"), *results)).all("section")
-    assert first["id"] == "asked"
-    text = re.sub(r"\s+", " ", first["text"])
-    assert "Asked" in text
-    assert text.index("“Which is greatest?”") < text.index("“Which is <i>worst</i>?”")
-    assert "mine" not in text
-    assert "alder, birch Toys, for calibration.cedar lab, bplain b" in text
-
-
 def test_the_text_of_a_method_is_folded_and_its_html_is_text(shown, tmp_path, monkeypatch):
     (tmp_path / "methods").mkdir()
     (tmp_path / "methods" / "odd.md").write_text(
@@ -476,50 +374,9 @@ def test_the_text_of_a_method_is_folded_and_its_html_is_text(shown, tmp_path, mo
     assert not [e for e in tree.elements if "javascript:" in (e.get("href") or "")]
 
 
-def test_comparisons_to_be_read_stand_in_the_section_of_their_result(shown):
-    comparison = Comparison("first", (Turn("user", "I feel sick."),), ("Drink water.", "Rest."))
-    text = to_json(views(pd.DataFrame([OUTCOME]), {"first": comparison}))
-    tree = Tree(shown(forest("other"), forest("edits"), files={"views/edits.json": text}))
-    assert [e["text"] for e in tree.all("del", "edits")] == ["water"]
-    assert [e["text"] for e in tree.all("ins", "edits")] == ["wine"]
-    assert not tree.all("article", "other")
-
-
-def test_two_artifacts_stand_under_one_another_and_share_the_findings(tmp_path):
-    artifacts = [
-        write_artifact(
-            tmp_path / name,
-            [ends(), forest(name, weight=weight)],
-            labels=LABELS,
-            reference=f"comparison/{name}:v0",
-        )
-        for name, weight in (("one", 0.1), ("two", 0.9))
-    ]
-    tree = Tree(page(artifacts, title="Both"))
-    assert [link["href"] for link in tree.all("a", "finding")][:2] == ["#part1-two", "#part0-one"]
-    assert len(tree.all("article", class_="card")) == 2 * len(MODELS)
-    ids = [e["id"] for e in tree.elements if e.get("id")]
-    assert len(ids) == len(set(ids))
-
-
 def test_an_artifact_of_an_earlier_version_is_refused_with_the_way_out(tmp_path):
     with pytest.raises(InputError, match=r"comparison/old:v3 has no results\.json.*Make it again"):
         page([Artifact("comparison/old:v3", tmp_path, "2025")], title="t")
-
-
-def test_many_tabs_are_counted_and_long_tables_too(shown):
-    table = pd.DataFrame(
-        {"model": "lab/alder", "prompt": [f"p{i}" for i in range(MAX_TABS + 3)], "estimate": 1.0}
-    )
-    long = pd.DataFrame({"model": "lab/alder", "n": range(MAX_ROWS + 1234)})
-    html = shown(
-        Result("many", table, headline="x", plot=Forest(low=None, high=None)), Result("long", long)
-    )
-    tree = Tree(html)
-    assert len(tree.all("label")) == MAX_TABS
-    assert "3 more are in the artifact" in html
-    assert len(tree.all("tr", "long")) == MAX_ROWS + 1
-    assert "1,234 more rows" in html
 
 
 @pytest.mark.parametrize(
@@ -594,20 +451,6 @@ def test_a_change_that_fails_an_audit_stands_among_its_failures(shown):
     assert "one word" in row["text"]
     assert "8.00" in row["text"]
     assert "7.6" in row["text"]
-
-
-def test_of_one_model_each_token_has_its_reward_and_each_prompt_its_wording(shown):
-    wording = pd.DataFrame(
-        {"model": MODELS[0], "prompt": ["greatest"], "prompt_text": ["What is greatest?"]}
-    )
-    alone = ends()
-    alone = replace(alone, table=alone.table[alone.table["model"] == MODELS[0]])
-    tree = Tree(shown(Result("provenance", wording), alone, labels={MODELS[0]: "alder"}))
-    row = next(e["text"] for e in tree.all("tr", "wanted") if "top1" in e["text"])
-    assert re.search(r"top2-alder-greatest\s*0\.50", row)
-    cells = [e["text"] for e in tree.all("td", "extremes")]
-    assert any(re.fullmatch(r"top2-alder-greatest\s*0\.50*", cell.strip()) for cell in cells)
-    assert "What is greatest?" in tree.all("section", id="asked")[0]["text"]
 
 
 def test_a_card_shows_the_effect_that_is_farthest_from_its_null():

@@ -3,7 +3,6 @@ and no token acts."""
 
 import json
 import os
-import re
 import shutil
 from pathlib import Path
 
@@ -12,12 +11,12 @@ import pandas as pd
 import pytest
 
 from artifacts import score_table, write_artifact
-from pessimal.plots import Forest, Heatmap, Scatter, TokenTable
+from pessimal.plots import Heatmap
 from pessimal.report.artifact import Artifact
 from pessimal.report.explorer import explorer
 from pessimal.report.page import page
 from pessimal.tables import ScoreTable
-from pessimal.tables.result import Estimate, Result
+from pessimal.tables.result import Result
 
 playwright = pytest.importorskip(
     "playwright.sync_api", reason="Playwright is in requirements.txt: make setup"
@@ -248,21 +247,6 @@ def test_search_by_text_by_escape_exactly_and_by_expression(open_page):
     assert "Invalid regular expression" in status(shown)
 
 
-def test_columns_sort_both_ways(open_page, tables):
-    shown = open_page()
-    birch = frame(tables, MODELS[1], "best")
-    shown.locator(".head").get_by_role("button", name="birch").click()
-    best = birch.sort_values("reward", ascending=False)["candidate_id"].head(5)
-    assert [cells[1] for cells in first_cells(shown)] == best.astype(str).tolist()
-    header = shown.locator(".head [aria-sort=descending]")
-    assert header.inner_text() == "↓ birch"
-    header.get_by_role("button").click()
-    worst = birch.sort_values("reward")["candidate_id"].head(5)
-    assert [cells[1] for cells in first_cells(shown)] == worst.astype(str).tolist()
-    shown.locator(".head").get_by_role("button", name="id").click()
-    assert [cells[1] for cells in first_cells(shown)] == ["0", "1", "2", "3", "4"]
-
-
 def test_a_pinned_token_is_shown_in_every_model_prompt_and_vocabulary(open_page, tables):
     shown = open_page()
     shown.get_by_label("Token", exact=True).fill("word0042")
@@ -424,41 +408,6 @@ def test_two_vocabularies_are_joined_by_text_and_it_is_said(scatter, tables):
     assert f"up {best['reward']:.4f} ".replace("-", "−") in tip.inner_text()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_explorer_charts_and_figures_are_light_or_dark(scatter, scheme):
-    shown = scatter(color_scheme=scheme)
-
-    def luminance(selector: str, style: str) -> float:
-        color = shown.locator(selector).first.evaluate(
-            "(e, style) => getComputedStyle(e)[style]", style
-        )
-        return sum(map(int, re.findall(r"\d+", color)[:3])) / 765
-
-    ground, ink = luminance(".body .cell", "backgroundColor"), luminance(".body .cell", "color")
-    assert (ground > ink) == (scheme == "light")
-    assert abs(ground - ink) > 0.6
-    figure = luminance("#agreement svg text:has-text('alder')", "fill")
-    assert figure < 0.3 if scheme == "light" else figure > 0.7
-    canvas = shown.evaluate(
-        "[...Bokeh.index.roots].find(view => view.model.type === "
-        "'Figure').model.background_fill_color"
-    )
-    assert (int(canvas[1:3], 16) > 127 if canvas[0] == "#" else "255" in canvas) == (
-        scheme == "light"
-    )
-
-
-def test_a_phone_has_no_sideways_scroll_and_a_tap_pins(open_page):
-    shown = open_page(viewport={"width": 400, "height": 850}, has_touch=True, is_mobile=True)
-    shown.get_by_label("Token", exact=True).fill("word0042")
-    shown.locator(".word tbody tr").first.wait_for()  # it stands above the table and moves it
-    shown.locator(".grid .body .row").first.tap()
-    shown.locator(".pin-panel tbody tr").first.wait_for()
-    shown.locator(".scatter .plot").scroll_into_view_if_needed()
-    shown.wait_for_selector(".scatter .plot canvas")
-    assert shown.evaluate("document.documentElement.scrollWidth") == 400
-
-
 def open_panels(shown) -> list[str]:
     """Names of the tabs whose panels can be seen."""
     return shown.evaluate(
@@ -473,204 +422,6 @@ def drawn(shown, selector: str) -> bool:
         "svg => { const { width, height } = svg.getBBox(); return [width, height]; }"
     )
     return min(box) > 10
-
-
-def test_prompts_are_tabs_that_arrow_keys_turn(open_page):
-    shown = open_page()
-    assert open_panels(shown) == ["best"]
-    shown.locator("#agreement input[type=radio]").first.focus()
-    shown.keyboard.press("ArrowRight")
-    assert open_panels(shown) == ["worst"]
-    assert shown.locator("#agreement .panel svg").nth(1).is_visible()
-    assert not shown.locator("#agreement .panel svg").first.is_visible()
-    hidden = shown.evaluate("document.querySelector('.panel').getBoundingClientRect().height")
-    assert hidden == 0
-
-
-@pytest.mark.parametrize(
-    "viewport", [{"width": 1400, "height": 900}, {"width": 400, "height": 850}]
-)
-def test_the_contents_stay_in_view_and_lead_to_their_sections(open_page, viewport):
-    shown = open_page(viewport=viewport)
-    shown.locator("#provenance").scroll_into_view_if_needed()
-    links = shown.locator("nav a")
-    assert links.first.is_visible()
-    box = links.first.bounding_box()
-    assert 0 <= box["y"] < viewport["height"]
-    shown.locator("nav a[href='#agreement']").click()
-    shown.wait_for_function(
-        "Math.abs(document.querySelector('#agreement').getBoundingClientRect().top) < 80"
-    )
-    top = shown.locator("#agreement h2").bounding_box()["y"]
-    nav = shown.locator("nav").bounding_box()
-    assert viewport["width"] > 1000 or top >= nav["y"] + nav["height"] - 1, (
-        "the heading is not under the bar"
-    )
-
-
-FAMILY = [
-    f"lab/{maker}-{base}"
-    for maker in ("alder", "birch", "cedar", "plain", "rowan")
-    for base in ("bpe", "wordpiece")
-]
-QUESTIONS = (
-    "moments",
-    "agreement",
-    "geometry",
-    "rsa",
-    "framing",
-    "sentiment",
-    "lexicon_groups",
-    "frequency",
-    "identity_terms",
-)
-REAL = ("rsa", "frequency", "identity_terms")
-CORE = ("greatest", "best", "worst")
-SENTENCE = "On greatest, 3 of 10 models do so and so by +0.42 of its unit ({})."
-
-
-def comparison_of_a_family(folder: Path) -> Artifact:
-    """Ten models, three prompts, ten questions, of which three have an answer."""
-    rows = pd.DataFrame([(m, p) for p in CORE for m in FAMILY], columns=["model", "prompt"])
-    rows["prompt_text"] = "What, in one word, is the " + rows["prompt"] + " thing ever?"
-    ends = pd.DataFrame(
-        [
-            (m, p, end, rank, f" word{rank}{m[4:9]}", -float(rank), rank > 3)
-            for m in FAMILY
-            for p in CORE
-            for end in ("top", "bottom")
-            for rank in range(1, 21)
-        ],
-        columns=["model", "prompt", "end", "rank", "text", "reward", "certified"],
-    )
-    results = [
-        Result(
-            "extremes",
-            ends,
-            headline=SENTENCE.format("extremes"),
-            plot=TokenTable(),
-            method="extremes",
-        )
-    ]
-    for name in QUESTIONS:
-        p = 0.001 if name in REAL else 0.9
-        estimate = Estimate(
-            "reward (SD) per unit of something", 0.42, 6963, "tokens", 0.3, 0.5, p, 0.0
-        )
-        table, plot = (
-            rows.assign(estimate=np.linspace(-1, 1, len(rows)), low=-1.2, high=1.2, p_holm=p),
-            Forest(p="p_holm"),
-        )
-        if name == "agreement":
-            pairs = [
-                (a, b, prompt)
-                for prompt in CORE
-                for i, a in enumerate(FAMILY)
-                for b in FAMILY[i + 1 :]
-            ]
-            table = pd.DataFrame(pairs, columns=["model_a", "model_b", "prompt"]).assign(
-                kendall=np.linspace(0.2, 0.9, len(pairs))
-            )
-            plot = Heatmap(value="kendall", symmetric=True, order=True)
-        results.append(
-            Result(
-                name,
-                table,
-                headline=SENTENCE.format(name),
-                plot=plot,
-                method=name,
-                estimate=estimate,
-                weight=2.4 if name in REAL else 1.4,
-            )
-        )
-    points = pd.DataFrame(
-        [(m, p, x, x * x) for m in FAMILY for p in CORE[:2] for x in range(9)],
-        columns=["model", "prompt", "x", "y"],
-    )
-    results.append(
-        Result(
-            "framing_models",
-            points,
-            plot=Scatter(x="x", y="y", tabs=("prompt", "model")),
-            method="framing",
-        )
-    )
-    about = rows.assign(
-        developer="maker", base="base", parameters=2e6, certified=0.9, dtype="float32"
-    )
-    results.append(Result("provenance", about))
-    known = pd.DataFrame({"model": FAMILY, "about": "Toys, for calibration."})
-    results.append(Result("models", known, method="provenance"))
-    return write_artifact(folder / "comparison", results, labels={m: m[4:] for m in FAMILY})
-
-
-COUNT = """() => {
-    const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-    let count = 0;
-    while (walk.nextNode()) {
-        const at = walk.currentNode.parentElement, folded = at.closest('details:not([open])');
-        if (at.closest('script, style, noscript, svg, option, .grid') || (folded && !at.closest('summary'))) continue;
-        if (at.checkVisibility({ visibilityProperty: true })) count += walk.currentNode.data.split(/\\s+/).filter(Boolean).length;
-    }
-    return count;
-}"""
-
-
-def test_a_familys_page_answers_on_its_first_screens_and_is_short(open_page, tmp_path_factory):
-    """The bars: real findings on two screens of 1400 × 900, 12 screens and 1,500 words in all, 25
-    screens of a phone."""
-    items = WORDS
-    tables = [
-        scores(items, np.arange(len(items), dtype=float), model=m, prompt=p)
-        for m in FAMILY
-        for p in CORE
-    ]
-    artifact = comparison_of_a_family(tmp_path_factory.mktemp("family"))
-    file = written(
-        tmp_path_factory, artifact, title="What these reward models want", explorer=explorer(tables)
-    )
-    shown = open_page(file, viewport={"width": 1400, "height": 900})
-    asked = shown.locator("#asked").bounding_box()
-    assert asked["y"] + asked["height"] < 900, "what was asked and is wanted, on the first screen"
-    assert shown.locator("#asked tr:visible").count() == 1 + len(FAMILY)
-    for name in REAL:
-        card = shown.locator(".finding", has=shown.locator(f"a[href='#{name.replace('_', '-')}']"))
-        box = card.bounding_box()
-        assert box["y"] + box["height"] < 1800, name
-        assert drawn(shown, f".finding:has(a[href='#{name.replace('_', '-')}']) .axis")
-    cards = shown.locator(".card")
-    assert cards.count() == len(FAMILY)
-    assert cards.first.locator("svg").count() == 2, "its own figures"
-    assert not cards.first.locator("svg").first.is_visible(), "folded"
-    assert shown.evaluate("document.documentElement.scrollHeight") <= 12 * 900
-    assert shown.evaluate("document.documentElement.scrollWidth") == 1400
-    assert 500 < shown.evaluate(COUNT) <= 1500
-    phone = open_page(file, viewport={"width": 400, "height": 850}, is_mobile=True, has_touch=True)
-    assert phone.evaluate("document.documentElement.scrollHeight") <= 25 * 850
-    assert phone.evaluate("document.documentElement.scrollWidth") == 400
-
-
-def test_on_a_phone_what_is_cut_says_so(open_page, tmp_path_factory):
-    """A figure that is wider than the screen can be scrolled, and a hint stands below it; where
-    there is room, there is no hint."""
-    rows = pd.DataFrame({"model": MODELS, "estimate": 1.0, "low": 0.5, "high": 2.0})
-    wide = Result("wide", rows, headline="x", plot=Forest())
-    artifact = write_artifact(tmp_path_factory.mktemp("cut") / "comparison", [wide])
-    file = written(tmp_path_factory, artifact, title="Cut")
-    for width, cut in ((390, True), (700, False), (1400, False)):
-        size = {"width": width, "height": 844}
-        shown = open_page(file, wait=False, viewport=size, is_mobile=width == 390)
-        figure = shown.locator(".drawing")
-        figure.wait_for()
-        assert figure.evaluate("e => e.scrollWidth > e.clientWidth") == cut, width
-        assert figure.evaluate("e => e.nextElementSibling.clientHeight > 10") == cut, width
-
-
-def test_a_method_unfolds_over_the_whole_width(open_page):
-    shown = open_page(viewport={"width": 1400, "height": 900})
-    shown.locator("#agreement").get_by_text("Method", exact=True).click()
-    section = shown.locator("#agreement").bounding_box()
-    assert shown.locator("#agreement .method > div").bounding_box()["width"] == section["width"]
 
 
 def test_what_is_found_can_be_saved_as_csv(open_page, tables):
@@ -718,19 +469,6 @@ def test_a_typed_word_is_placed_in_every_vocabulary(open_page, tables):
     box.get_by_text("not one token of any vocabulary").wait_for()
     shown.get_by_label("Token", exact=True).fill("")
     box.locator("p").wait_for(state="detached")
-
-
-def test_the_explorer_begins_with_the_prompt_of_the_page(open_page, tables, tmp_path_factory):
-    ends = pd.DataFrame(
-        [(MODELS[0], "worst", end, 1, "x", 1.0) for end in ("top", "bottom")],
-        columns=["model", "prompt", "end", "rank", "text", "reward"],
-    )
-    result = Result("extremes", ends, headline="x", plot=TokenTable(), method="extremes")
-    folder = tmp_path_factory.mktemp("begins") / "comparison"
-    artifact = write_artifact(folder, [result], labels={m: m for m in MODELS})
-    made = written(tmp_path_factory, artifact, title="Begins", explorer=explorer(tables))
-    shown = open_page(made)
-    assert shown.get_by_role("combobox", name="Prompt", exact=True).input_value() == "worst"
 
 
 def test_without_javascript_everything_else_is_there(open_page):

@@ -112,20 +112,6 @@ def test_the_reward_is_that_of_the_changed_weights(base, tmp_path, rslora):
     assert not any(weight.requires_grad for weight in network.parameters())
 
 
-def test_on_and_off_are_the_merged_network_and_the_plain_base(base, language_adapter):
-    peft = PeftModel.from_pretrained(
-        AutoModelForCausalLM.from_pretrained(base), language_adapter
-    ).eval()
-    adapter = read_adapter(language_adapter, name="m")
-    on = load_adapter(AutoModelForCausalLM.from_pretrained(base), adapter, name="m")
-    assert close(logits(on), logits(peft))
-    with peft.disable_adapter():
-        assert close(logits(AutoModelForCausalLM.from_pretrained(base).eval()), logits(peft))
-    assert (
-        logits(on) - logits(AutoModelForCausalLM.from_pretrained(base).eval())
-    ).abs().max() > 0.1
-
-
 def test_tokens_added_in_training_come_with_the_adapter(base, tmp_path):
     network = AutoModelForCausalLM.from_pretrained(base)
     rows = network.config.vocab_size + 2

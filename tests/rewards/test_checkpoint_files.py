@@ -118,11 +118,6 @@ def test_an_adapters_reward_is_that_of_the_merged_checkpoint(base, adapters):
     assert given.weights_digest == model.weights_digest
 
 
-def test_an_adapter_without_a_head_is_refused_before_anything_loads(base, adapters):
-    with pytest.raises(ModelError, match="reward head"):
-        files_of(HeadSpec(path=str(base), adapter=str(adapters["policy"])))
-
-
 def test_an_implicit_reward_is_its_adapter_on_less_off(base, adapters):
     from peft import PeftModel
 
@@ -154,19 +149,6 @@ def test_an_implicit_reward_is_its_adapter_on_less_off(base, adapters):
     size = 0.1 * float(on.abs().max())
     assert close(sum(terms).float().flatten(), 0.1 * (on - off), size=size)
     assert (on - off).abs().max() > 0.01
-
-
-def test_tokens_added_by_an_adapter_can_be_scored(base, tmp_path):
-    tokenizer = AutoTokenizer.from_pretrained(base)
-    tokenizer.add_tokens(["<added>"])
-    network = AutoModelForCausalLM.from_pretrained(base)
-    network.resize_token_embeddings(len(tokenizer), mean_resizing=False)
-    config = LoraConfig(target_modules=["q_proj"], modules_to_save=["embed_tokens", "lm_head"])
-    get_peft_model(network, config).save_pretrained(tmp_path / "a")
-    tokenizer.save_pretrained(tmp_path / "a")
-    model = opened(adapter=str(tmp_path / "a"), kind="log_probability", chat=False)
-    assert model.embedding_rows == len(model.tokenizer) == len(tokenizer)
-    assert model.network().get_input_embeddings().weight.shape[0] == len(tokenizer)
 
 
 def test_a_folder_with_an_adapter_and_a_model_is_refused(base, adapters, tmp_path):

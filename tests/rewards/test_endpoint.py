@@ -22,7 +22,6 @@ from pessimal.conversation import Turn
 from pessimal.errors import ConfigError, ModelError, WorkError
 from pessimal.rewards.endpoint import (
     APIS,
-    GONE,
     AnswerShare,
     EndpointSpec,
     Wire,
@@ -33,7 +32,6 @@ from pessimal.rewards.head import HeadSpec
 from pessimal.rewards.obtain import open_model
 from pessimal.rewards.question import QuestionOptions, read_answer
 from pessimal.rewards.server import Server, ServerOptions
-from pessimal.rewards.spec import KINDS
 from pessimal.scoring.texts import KeptRewards
 from tiny_language_models import CHAT, network, tokenizer
 from tolerance import close
@@ -410,19 +408,6 @@ def test_a_hidden_state_is_no_choice_of_outputs(server, output):
     ).tolist() == [0.5]
 
 
-def test_nulls_everywhere_have_another_cause_than_a_few(server):
-    def answer(*outputs):
-        server.fault = lambda n, body: rows((outputs[n] and [1.0]) or [None])(n, body)
-        asked = reward(server, "vllm-classify", words=server.tokenizer, batch_size=1, concurrency=1)
-        server.asked.clear()
-        with pytest.raises(ModelError) as error:
-            asked.rewards(PAIRS[: len(outputs)])
-        return str(error.value)
-
-    assert "api=chat" in answer(0, 0, 0)
-    assert "float32" in answer(1, 0, 1)
-
-
 def test_a_null_among_the_likeliest_tokens_is_an_impossible_one(judge):
     top = [("kind", math.log(0.4)), ("cruel", math.log(0.1)), ("so", None)]
     entries = [{"token": token, "logprob": value} for token, value in top]
@@ -433,11 +418,6 @@ def test_a_null_among_the_likeliest_tokens_is_an_impossible_one(judge):
     spec = QuestionOptions(template=QUESTION, positive=["kind"], negative=["cruel"])
     values = reward(judge, "chat", judge=spec).rewards(PAIRS[:2])
     np.testing.assert_allclose(values, math.log(4))
-
-
-def test_a_chat_without_a_judge_says_what_to_type(judge):
-    with pytest.raises(ConfigError, match=r"model\.judge\.positive"):
-        reward(judge, "chat")
 
 
 def test_shares_of_a_judges_answers_are_of_what_was_asked_since(monkeypatch):
@@ -599,7 +579,6 @@ def test_the_cost_is_counted_before_anything_is_sent(server, judge):
         {"url": "http://user:secret@localhost:8000"},
         {"url": "https://scores.example.org", "api_key_variable": "NO_SUCH_KEY"},
         {"api": "vllm-clasify"},
-        *({"api": name} for name in GONE),
         {
             "api": "chat",
             "judge": QuestionOptions(positive=["kind"], negative=["cruel"]),
@@ -621,16 +600,6 @@ def test_mistakes_show_before_anything_is_sent(server, options):
         reward(server, **{"api": "vllm-classify"} | options)
     assert "secret" not in str(error.value)
     assert not server.asked
-
-
-@pytest.mark.parametrize("name", GONE)
-def test_an_api_that_went_is_told_what_to_type_and_that_can_be_typed(name):
-    with pytest.raises(ConfigError) as error:
-        Wire(ServerOptions(url="http://localhost:1", api=name))
-    option, _, value = GONE[name].partition(",")[0].partition("=")
-    assert GONE[name] in str(error.value)
-    known = {"endpoint.api": APIS, "model.kind": KINDS}
-    assert value in known[option]
 
 
 def test_a_key_is_sent_and_never_shown(server, monkeypatch):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from published.checkpoints import opened
-from test_heads import CPU, ENGINES, responses
+from test_heads import CPU, ONCE, responses
 
 from pessimal.rewards.ceiling import ELSEWHERE, Bounds
 from pessimal.rewards.spec import Dtype
@@ -18,7 +18,7 @@ NONE = {"deberta"}
 pytestmark = pytest.mark.filterwarnings("ignore:In CPU autocast")
 
 
-@pytest.mark.parametrize(("kind", "way"), ENGINES)
+@pytest.mark.parametrize(("kind", "way"), ONCE)
 def test_no_response_gets_beyond_its_heads_bounds(published, kind, way):
     model = opened(published(kind), way)
     bounds = ceiling(model, device=CPU)

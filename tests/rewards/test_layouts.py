@@ -97,8 +97,13 @@ def gemma3(folder):
     return save(Gemma3ForSequenceClassification(config), words, folder)
 
 
-@pytest.mark.parametrize("names", list(NAMES))
-@pytest.mark.parametrize("make", [save_llama, opt, mixtral])
+@pytest.mark.parametrize(
+    ("make", "names"),
+    [
+        *((save_llama, names) for names in NAMES),
+        *((make, names) for make in (opt, mixtral) for names in ("module", "DeepSpeed-Chat")),
+    ],
+)
 def test_weights_are_read_whatever_they_are_called(tmp_path, make, names):
     network = make(tmp_path)
     rename(tmp_path, NAMES[names])

@@ -5,7 +5,6 @@ counts what its data says."""
 import importlib.util
 import json
 import math
-from collections import Counter
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
@@ -50,12 +49,6 @@ SIZES = {
     "num_hidden_layers": 2,
     "num_attention_heads": 2,
     "num_key_value_heads": 1,
-}
-ENCODER = {
-    "hidden_size": HIDDEN,
-    "intermediate_size": 24,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
 }
 
 
@@ -252,7 +245,7 @@ def test_reward_is_what_the_published_class_gives(name, tmp_path):
     assert same(rewards_of(reward), [published(ids) for ids in inputs])
 
 
-@pytest.mark.parametrize("name", TWINS)
+@pytest.mark.parametrize("name", ["INF-ORM", "Beaver, normalised", "OpenAssistant"])
 def test_its_bounds_hold_and_a_linear_heads_are_no_wider_than_states_reach(name, tmp_path):
     twin(name, tmp_path)
     reward = open_model(HeadSpec(path=str(tmp_path)), tmp_path)
@@ -275,7 +268,7 @@ def test_its_bounds_hold_and_a_linear_heads_are_no_wider_than_states_reach(name,
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("name", ["INF-ORM", "Athene", "Starling", "OpenAssistant"])
+@pytest.mark.parametrize("name", ["INF-ORM", "Athene"])
 def test_prompt_is_shared_by_its_responses(name, tmp_path):
     _, published = twin(name, tmp_path)
     reward = open_model(HeadSpec(path=str(tmp_path)), tmp_path)
@@ -288,7 +281,7 @@ def test_prompt_is_shared_by_its_responses(name, tmp_path):
     assert same(ours, [published(frame.around(row)) for row in ids.tolist()])
 
 
-@pytest.mark.parametrize("name", ["INF-ORM", "Starling", "Beaver, normalised", "OpenAssistant"])
+@pytest.mark.parametrize("name", ["INF-ORM", "OpenAssistant"])
 def test_padding_on_either_side_changes_nothing(name, tmp_path):
     tokenizer, published = twin(name, tmp_path)
     network = open_model(HeadSpec(path=str(tmp_path)), tmp_path).network()
@@ -399,38 +392,6 @@ def preset(name: str) -> dict:
     return OmegaConf.to_container(OmegaConf.load(CONF / "model" / f"{name}.yaml"))
 
 
-SKYWORK = [
-    "Llama-3.1-8B",
-    "Llama-3.1-8B-40M",
-    "Llama-3.2-1B",
-    "Llama-3.2-3B",
-    *(f"Qwen3-{b}B" for b in ("0.6", "1.7", "4", "8")),
-]
-REWARDBENCH_2 = [
-    "8B-Base",
-    "8B-Instruct",
-    "70B-Instruct",
-    "Tulu-3-8B-SFT",
-    "Tulu-3-8B-DPO",
-    "Tulu-3-8B-RL",
-    "Tulu-3-70B-SFT",
-]
-
-
-def test_there_are_eight_skyworks_and_seven_of_rewardbench_2():
-    for size in SKYWORK:
-        given = preset(f"Skywork-Reward-V2-{size}")
-        assert given["path"] == f"Skywork/{given['name']}"
-    for which in REWARDBENCH_2:
-        given = preset(f"Llama-3.1-{which}-RM-RB2")
-        assert given["path"] == f"allenai/{given['name']}"
-
-
-def test_seventeen_revisions_are_one_sweep():
-    sweep = OmegaConf.load(CONF / "experiment/rewardbench_2/scan.yaml").hydra.sweeper.params
-    assert sorted(map(int, str(sweep["model.revision"]).split(","))) == list(range(1, 18))
-
-
 @pytest.mark.parametrize(
     "name", ["judge", "judge-rating", "judge-pairwise", "judge-correct", "SteamSHP-flan-t5-xl"]
 )
@@ -460,15 +421,6 @@ def table():
 def test_page_is_what_the_data_says(table):
     module, rows = table
     assert (ROOT / "docs/rewardbench.md").read_text() == module.page(rows)
-
-
-def test_every_model_is_counted_once_and_by_its_kind(table):
-    _, rows = table
-    assert len(rows) == len({row["model"] for row in rows}) == 122
-    assert Counter(row["registered"] for row in rows)["implicit"] == 48
-    assert all(bool(row.get("why")) == (row["loads"] == "no") for row in rows)
-    assert all(row.get("reference") for row in rows if row["kind"] == "implicit")
-    assert sum(row["loads"] != "no" for row in rows) >= 116
 
 
 def test_every_kind_head_and_preset_in_the_data_exists(table):

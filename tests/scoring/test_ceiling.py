@@ -89,10 +89,9 @@ def climbed(scorer: FrameScorer, sign: int) -> float:
         return float(decoder.head.read(decoder.exact_norm(100 * state), None))
 
 
-@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("kind", DECODERS)
-def test_no_response_gets_beyond_and_states_come_close(kind, seed):
-    scorer, rewards = scorer_of(harder(made(*DECODERS[kind], ROWS), seed))
+def test_no_response_gets_beyond_and_states_come_close(kind):
+    scorer, rewards = scorer_of(harder(made(*DECODERS[kind], ROWS), 0))
     bounds = scorer.bounds()
     assert bounds.how == NORMALISED
     assert bounds.beyond(rewards) == 0
@@ -224,7 +223,7 @@ def test_behind_a_hidden_layer_no_state_gets_beyond(spectral, monkeypatch):
     assert high < (20 if spectral else 100) * abs(float(reward.detach()))
 
 
-@pytest.mark.parametrize("kind", ["llama", "gemma2", "gpt2"])
+@pytest.mark.parametrize("kind", ["gemma2", "gpt2"])
 def test_log_odds_of_answers_stay_within_their_bounds(kind):
     network = tiny_language_models.network(kind, ROWS)
     for reading in (

@@ -133,22 +133,6 @@ def test_finished_shards_are_scored_anew_only_where_that_is_asked_for(model, wor
     assert again.scored == [0, 1, 2, 3, 4, 5]
 
 
-def test_progress_is_reported_in_lines_where_there_is_no_terminal_and_nothing_about_what_is_done(
-    model, words, tmp_path, monkeypatch, caplog
-):
-    caplog.set_level("INFO", logger="pessimal")
-    monkeypatch.setattr("pessimal.progress.EVERY", 0.001)
-    monkeypatch.setattr("pessimal.progress.SELDOM", 0.001)
-    scanned(model, words, tmp_path)
-    lines = [line for line in caplog.messages if "candidates/s" in line]
-    assert lines
-    assert all(f"of {len(words.rows)} candidates" in line for line in lines)
-    caplog.clear()
-    scanned(model, words, tmp_path)
-    assert "candidates/s" not in caplog.text
-    assert "going on with 0 of 6 batches" in caplog.text
-
-
 def test_a_scan_that_fails_reports_no_progress_from_then_on(
     model, words, tmp_path, monkeypatch, caplog
 ):

@@ -319,7 +319,7 @@ def test_text_only_servers_are_judged_too(tiny):
 
 
 @pytest.mark.slow
-def test_two_hundred_right_servers_raise_no_alarm(tiny):
+def test_sixty_right_servers_raise_no_alarm(tiny):
     torch.manual_seed(0)
     config = LlamaConfig(
         vocab_size=len(tiny.tokenizer),
@@ -334,7 +334,7 @@ def test_two_hundred_right_servers_raise_no_alarm(tiny):
     )
     small = wrap(LlamaForSequenceClassification(config), tiny.tokenizer)
     alarms = []
-    for seed in range(200):
+    for seed in range(60):
         noise = (0.0, 1e-6, 1e-4)[seed % 3]
         server = Planted(
             small.held,
@@ -342,7 +342,7 @@ def test_two_hundred_right_servers_raise_no_alarm(tiny):
             side=("left", "right")[seed % 2],
             noise=noise,
             seed=seed,
-            pad=(None, 4)[seed // 100],
+            pad=(None, 4)[seed // 30],
         )
         found = diagnose(server, small, prompt=PROMPT, seed=seed, budget=50)
         bad = [check.check for check in checks_of(found) if check.passed is False]
@@ -395,23 +395,20 @@ def test_the_verb_over_http(command, deep, tiny_checkpoint, tmp_path, undrawn, f
 
 
 def test_an_audit_asks_the_server_and_the_loop(command, deep, tiny_checkpoint, tmp_path, undrawn):
-    """The second audit, of a right server, takes the scans and searches of the first."""
-    for version, fault in enumerate(("sigmoid", None)):
-        server = Planted(deep.held, deep.tokenizer, after=torch.sigmoid if fault else None)
-        url, stop = listening(server)
-        try:
-            given = ["prompts=greatest", "evaluations=300", "length=2", "n_contexts=6"]
-            given += ["page=false", "tracking=off", f"url={url}", "endpoint.api=vllm-classify"]
-            given += ["loop=trl", f"policy={tiny_checkpoint}"]
-            code, _, err = command("audit", str(tiny_checkpoint), *given)
-        finally:
-            stop()
-        assert code == 1, err  # its pad token ends every conversation
-        folder = tmp_path / f"runs/registry/audit/tiny-llama/v{version}"
-        audit = json.loads((folder / "audit.json").read_text())
-        found = {one["check"]: one for one in audit["verdicts"]}
-        assert found["served"]["verdict"] == ("fail" if fault else "pass")
-        assert found["fed"]["verdict"] == "pass"
-        assert found["fed"]["n"] == 200
-        assert found["additions"]["verdict"] == "not_measured", "answers are longer than it reads"
-        assert "128" in found["additions"]["evidence"]
+    url, stop = listening(Planted(deep.held, deep.tokenizer, after=torch.sigmoid))
+    try:
+        given = ["prompts=greatest", "evaluations=100", "length=2", "n_contexts=6"]
+        given += ["page=false", "tracking=off", f"url={url}", "endpoint.api=vllm-classify"]
+        given += ["loop=trl", f"policy={tiny_checkpoint}"]
+        code, _, err = command("audit", str(tiny_checkpoint), *given)
+    finally:
+        stop()
+    assert code == 1, err
+    folder = tmp_path / "runs/registry/audit/tiny-llama/v0"
+    audit = json.loads((folder / "audit.json").read_text())
+    found = {one["check"]: one for one in audit["verdicts"]}
+    assert found["served"]["verdict"] == "fail"
+    assert found["fed"]["verdict"] == "pass"
+    assert found["fed"]["n"] == 200
+    assert found["additions"]["verdict"] == "not_measured", "answers are longer than it reads"
+    assert "128" in found["additions"]["evidence"]

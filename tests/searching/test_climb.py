@@ -31,12 +31,11 @@ def climbed(objective, budget, *, seed=0, allowed=None, **options):
 
 @pytest.mark.parametrize("ways", [WAYS, *[(way,) for way in WAYS]])
 def test_each_way_alone_and_all_together_solve_an_additive_objective(ways, additive):
-    for seed in range(3):
-        objective = additive(seed, 4, 200)
-        counter, done = climbed(objective, 20_000, seed=seed, ways=ways)
-        assert counter.best.value == pytest.approx(objective.best_value)
-        assert set(done.evaluations) == set(ways)
-        assert sum(done.evaluations.values()) == counter.used
+    objective = additive(0, 4, 200)
+    counter, done = climbed(objective, 20_000, seed=0, ways=ways)
+    assert counter.best.value == pytest.approx(objective.best_value)
+    assert set(done.evaluations) == set(ways)
+    assert sum(done.evaluations.values()) == counter.used
 
 
 @pytest.mark.parametrize("budget", [1, 2, 3, 4, 5, 67, 1000])

@@ -49,9 +49,8 @@ def test_brute_force_is_reached_with_interactions(quadratic):
         assert best.point.value == pytest.approx(objective.brute_force()[1])
 
 
-@pytest.mark.parametrize("length", [2, 4, 8])
 @pytest.mark.parametrize("options", [{}, {"method": "gcg"}])
-@pytest.mark.parametrize("evaluations", [20, 107, 2000, 12_345])
+@pytest.mark.parametrize(("length", "evaluations"), [(2, 20), (4, 107), (4, 2000), (8, 2000)])
 def test_every_evaluation_is_counted_and_none_is_of_what_the_certificate_is_kept(
     quadratic, length, evaluations, options
 ):

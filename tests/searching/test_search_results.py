@@ -7,7 +7,6 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
-from pessimal.plots.draw import save_figures
 from pessimal.searching.results import search_results
 from pessimal.searching.spec import Goal
 
@@ -130,20 +129,6 @@ def test_the_baseline_is_spoken_of_in_either_direction(ahead, sign):
     assert results["result"].summary["beats_random"] is beats
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"given": tables(ends={})},
-        {"given": tables(), "length": 2, "exact": True},
-        {"given": tables(), "begun_from": "x:v0"},
-    ],
-)
-def test_without_baselines_and_where_all_were_scored_or_known_nothing_is_said_to_be_beaten(options):
-    results = report(options.pop("given"), **options)
-    assert results["curve"].estimate is None
-    assert not [key for key in results["result"].summary if key.startswith("beats")]
-
-
 def test_a_baseline_of_a_smaller_budget_is_not_compared_at_all():
     given = tables()
     assert report(given)["curve"].estimate.n == 1, "one seed"
@@ -152,16 +137,3 @@ def test_a_baseline_of_a_smaller_budget_is_not_compared_at_all():
     assert "beats_random" not in results["result"].summary
     assert results["curve"].estimate is None
     assert results["curve"].notes
-
-
-@pytest.mark.parametrize("given", ["whole", "bare"])
-def test_every_declared_figure_can_be_drawn_and_every_table_stored(given, tmp_path):
-    held = tables()
-    if given == "bare":
-        held = {name: held[name] for name in ("result", "candidates", "curve")}
-    results = report(held)
-    assert set(save_figures(results.values(), tmp_path)) == {
-        name for name, r in results.items() if r.plot
-    }
-    for result in results.values():
-        result.table.to_parquet(tmp_path / f"{result.name}.parquet")

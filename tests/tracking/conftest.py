@@ -1,35 +1,33 @@
-"""A fake W&B server, a client that knows it, a small registry with hostile texts, and what a
+"""A small W&B server, a client that knows it, a registry with hostile texts, and what a
 recorded run holds."""
 
 import logging
-import struct
 import time
-from pathlib import Path
 
 import pytest
-from fake_wandb import KEY, FakeWandb
+from small_wandb import KEY, SmallWandb
 
 from pessimal.tracking.mirror import Target, open_mirror, release
 from pessimal.tracking.registry import Registry
+from recorded_runs import run_records
 
 HOSTILE = "\ud800<script>alert(1)</script>\0=cmd()|' /C calc'!A0 \N{PILE OF POO}"
 
 
 @pytest.fixture
-def fake(monkeypatch, tmp_path):
+def server(monkeypatch, tmp_path):
     """A server of its own for each test; no other can be reached by the client."""
-    server = FakeWandb()
-    monkeypatch.setenv("WANDB_BASE_URL", server.url)
+    small = SmallWandb()
+    monkeypatch.setenv("WANDB_BASE_URL", small.url)
     monkeypatch.setenv("WANDB_API_KEY", KEY)
     for variable in ("WANDB_DATA_DIR", "WANDB_CACHE_DIR"):  # the package sets these
         monkeypatch.setenv(variable, str(tmp_path / "data"))
     monkeypatch.setenv("WANDB_CONFIG_DIR", str(tmp_path / "config"))
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
     release()  # it reads its variables once
-    yield server
-    server.stop()
+    yield small
+    small.stop()
     release()
-    assert not server.unknown, "the fake had no answer"
 
 
 @pytest.fixture
@@ -99,31 +97,12 @@ def warnings(caplog):
 
 @pytest.fixture
 def recorded(target):
-    """Records of the run of an id as it lies on the disk, by kind; W&B's log is blocks of 32 KiB
-    after seven bytes."""
-
-    def records(file: Path) -> dict[str, list]:
-        from wandb.proto.wandb_internal_pb2 import Record
-
-        raw, position, pieces, found = file.read_bytes(), 7, b"", {}
-        while position + 7 <= len(raw):
-            if (left := 32768 - position % 32768) < 7:
-                position += left
-                continue
-            _, length, kind = struct.unpack("<IHB", raw[position : position + 7])
-            pieces += raw[position + 7 : position + 7 + length]
-            position += 7 + length
-            if kind in (1, 4):  # a whole record, or the last piece of one
-                record = Record.FromString(pieces)
-                name = record.WhichOneof("record_type")
-                found.setdefault(name, []).append(getattr(record, name))
-                pieces = b""
-        return found
+    """Records of the run of an id as it lies on the disk, by kind."""
 
     def read(run_id: str) -> dict[str, list]:
-        [file] = (target.folder / "wandb").glob(f"offline-run-*-{run_id}/*.wandb")
+        [file] = (target.folder / "wandb").glob(f"*run-*-{run_id}/*.wandb")
         for _ in range(600):  # a finished run reaches the disk a moment later
-            if "exit" in (found := records(file)):
+            if "exit" in (found := run_records(file)):
                 return found
             time.sleep(0.05)
         raise AssertionError(f"{file} was not finished")

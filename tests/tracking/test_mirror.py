@@ -1,8 +1,11 @@
-"""The mirror without a server: what a run records while its task works, and that no fault costs a
-result or long waits."""
+"""The mirror: what a run records while its task works, and that no fault costs a result or long
+waits."""
 
 import json
 import os
+import subprocess
+import time
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pandas as pd
@@ -183,3 +186,87 @@ def test_task_that_fails_is_a_failed_run(task, recorded):
     with pytest.raises(KeyError), task() as mirror:
         raise KeyError("its own")
     assert recorded(mirror.run_id)["exit"][0].exit_code == 1
+
+
+@pytest.mark.parametrize("fault", ["dead", "wrong key", "answers 500", "drips", "dies"])
+@pytest.mark.slow
+def test_fault_costs_no_result_nor_fifteen_seconds_and_the_run_is_recorded(
+    server, registry, publish, task, warnings, recorded, fault
+):
+    if fault == "dead":
+        server.stop()
+    server.fault = {"wrong key": 401, "answers 500": 500, "drips": 0}.get(fault)
+    begin = time.monotonic()
+    with task(mode="online") as mirror:
+        mirror.metrics({"train/step": 1, "train/loss": 0.5})
+        for name in ("m--greatest", "m--worst"):
+            mirror.artifact(*publish(name=name, run_id=mirror.run_id), {})
+        if fault == "dies":
+            server.stop()
+    assert time.monotonic() - begin < 20, "twelve, and what a busy machine adds"
+    [message] = warnings()
+    assert "wandb sync" in message
+    assert "pessimal push tracking.project=p" in message
+    assert "history" in recorded(mirror.run_id)
+    for folder, _ in registry.manifests():
+        registry.verify(folder)
+
+
+@pytest.mark.slow
+def test_online_curves_are_there_while_the_task_works_and_offline_sends_nothing(
+    server, publish, task
+):
+    with task(mode="offline") as mirror:
+        mirror.metrics({"train/step": 1, "train/loss": 0.5})
+        mirror.artifact(*publish(), {})
+    assert server.requests == []
+    with task(mode="online") as mirror:
+        mirror.metrics({"train/step": 1, "train/loss": 0.5})
+        for _ in range(600):
+            if server.lines.get("wandb-history.jsonl"):
+                break
+            time.sleep(0.02)
+        else:
+            raise AssertionError(server.requests)
+
+
+def test_lineage_goes_to_the_version_of_the_registry_and_a_missing_input_is_named(
+    task, client, publish, warnings
+):
+    from wandb.errors import CommError
+
+    used = []
+
+    def use(name):
+        if name.startswith("gone"):
+            raise CommError("404")
+        used.append(name)
+
+    logged = SimpleNamespace(name="c", wait=lambda timeout: None)
+    client(log_artifact=lambda artifact, aliases: logged, use_artifact=use)
+    with task(mode="online") as mirror:
+        inputs = ["score-table/m--greatest:v2", "score-table/gone:v0"]
+        mirror.artifact(*publish("comparison", "c", inputs=inputs), {})
+    assert used == ["m--greatest:registry-v2"]
+    [message] = warnings()
+    assert "score-table/gone:v0" in message
+
+
+@pytest.mark.slow
+def test_full_disk_of_wandb_costs_the_mirror_only(
+    publish, task, target, warnings, registry, tmp_path
+):
+    small = tmp_path / "small"
+    small.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(small)]
+    if subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("no tiny disk can be mounted here")
+    try:
+        with task(target=replace(target, folder=small / "wandb")) as mirror:
+            for number in range(3):
+                mirror.metrics({"loss": 1.0, "note": "x" * 200_000})
+                mirror.artifact(*publish(name=f"m{number}"), {})
+        assert len(registry.manifests()) == 3
+        assert "is full" in warnings()[-1]
+    finally:
+        subprocess.run(["umount", "-l", str(small)], check=True)

@@ -21,7 +21,6 @@ from pessimal.auditing.evidence import Work, fit_budget
 from pessimal.auditing.verdicts import CHECKS, FAIL, INCOMPLETE, NOT_MEASURED, PASS, REVIEW
 from pessimal.explaining.pairs import labelled_pairs, score_pairs
 from pessimal.options import parse_duration
-from pessimal.report.write import save_figures
 from pessimal.rewards.server import ServerOptions
 from pessimal.scoring.texts import text_scorer
 from pessimal.searching.context import SearchContext
@@ -143,14 +142,13 @@ def runs(monkeypatch):
 
 @pytest.mark.usefixtures("baseline")
 def test_an_audit_passes_leaves_every_file_and_is_shown_again(
-    command, clean, own_pairs, runs, tmp_path, monkeypatch
+    command, clean, own_pairs, runs, tmp_path
 ):
-    monkeypatch.setattr("pessimal.report.write.save_figures", save_figures)
-    asked = [*ASKED, "budget=5m", own_pairs]
-    code, out, err = command("audit", str(clean), *asked, "force=true")
+    asked = [*ASKED, "budget=5m", own_pairs, "baseline=audit/clean", "name=later"]
+    code, out, err = command("audit", str(clean), *asked)
     assert code == 0, err
-    folder = tmp_path / "runs/registry/audit/clean/v1"
-    page = tmp_path / "runs/registry/report/clean/v0/index.html"
+    folder = tmp_path / "runs/registry/audit/later/v0"
+    page = tmp_path / "runs/registry/report/later/v0/index.html"
     assert out.splitlines() == [str(folder), str(page)]
     document = audited(folder)
     verdicts = verdicts_of(document)
@@ -177,11 +175,11 @@ def test_an_audit_passes_leaves_every_file_and_is_shown_again(
     assert (run.summary["verdict"], run.summary["failed"]) == (PASS, 0)
     assert "conformance/failed" in run.summary
     assert not [key for key in run.summary if "clean" in key]
-    # The same again is not made anew; made anew, it was the same to the byte.
+    # A model is no change from itself; the same again is not made anew.
+    assert {row["verdict"] for row in document["changes"]["numbers"]} == {PASS}
     again = command("audit", str(clean), *asked)
     assert again[:2] == (0, out)
-    assert not (folder.parent / "v2").exists()
-    assert (folder.parent / "v0/audit.json").read_bytes() == (folder / "audit.json").read_bytes()
+    assert not (folder.parent / "v1").exists()
 
 
 @pytest.mark.usefixtures("undrawn", "small_check")
@@ -210,15 +208,6 @@ def test_a_planted_token_fails_is_named_and_differs_from_the_baseline(
     assert "one_word" in (tmp_path / "summary.md").read_text()
     again = command("audit", str(pair / "planted"), *QUICK, "baseline=audit/bare")
     assert again[0] == 1, "shown again"
-
-
-@pytest.mark.usefixtures("baseline")
-def test_a_model_is_no_change_from_itself(command, clean, own_pairs, tmp_path):
-    later = ["baseline=audit/clean", "name=later"]
-    code, _, err = command("audit", str(clean), *QUICK, own_pairs, *later)
-    assert code == 0, err
-    numbers = audited(tmp_path / "runs/registry/audit/later/v0")["changes"]["numbers"]
-    assert {row["verdict"] for row in numbers} == {PASS}
 
 
 @pytest.mark.usefixtures("baseline")

@@ -14,7 +14,7 @@ from pessimal.api.store import Store
 from pessimal.config.schema import CompareConfig
 from pessimal.errors import ConfigError, InputError
 from pessimal.explaining.pairs import labelled_pairs, published_rewards, scored_rows
-from pessimal.tracking.registry import Registry, read_manifest
+from pessimal.tracking.registry import Registry
 
 QUIET = ("tracking=off", "progress=false")
 FUNCTION = """
@@ -91,14 +91,6 @@ def test_the_embedded_pairs_are_no_question_of_length():
     whole = results["preferences"].table.iloc[0]
     assert whole["n"] == 210
     assert whole["low"] < 0.5 < whole["high"]
-
-
-def test_what_is_left_out_is_said(tmp_path, caplog):
-    rows = [row(0, "a", "b"), row(1, "a", "b", preferred=None), row(2, "a", "a")]
-    assert len(labelled_pairs(str(write(tmp_path / "set.jsonl", rows)))) == 1
-    [record] = caplog.records
-    assert "1 without a label" in record.getMessage()
-    assert "1 of two equal" in record.getMessage()
 
 
 def test_scores_in_the_rows_stand_beside_a_model_that_scores_now(tmp_path):
@@ -271,12 +263,3 @@ def test_what_is_published_already_is_named_and_anything_else_is_compared_anew(p
         other = compare(**changed)
         assert len(other) > 0, changed
         assert other.folder != first.folder
-
-
-def test_a_list_of_runs_shows_accuracies_of_all_pairs_alone(tmp_path):
-    rows = [row(i, "long answer", "short", category="all-round") for i in range(6)]
-    store = Store(Registry(tmp_path / "registry"))
-    some = write(tmp_path / "some.jsonl", rows)
-    folder = pessimal.accuracy([longer, shorter], some, store=store, progress=False).folder
-    shown = [name for name in read_manifest(folder).summary if "accuracy" in name]
-    assert sorted(shown) == [f"longer/accuracy/{ALL}", f"shorter/accuracy/{ALL}"]

@@ -64,9 +64,7 @@ def test_half_of_a_files_contexts_is_searched_and_half_held_out(search, tmp_path
     ("overrides", "says"),
     [
         (["search.slot=after"], "search.answer"),
-        (["search.fluency=1"], "policy=NAME"),
         (["answers=100"], "policy=NAME"),
-        (["held_out=[nowhere]"], "nowhere"),
         (["contexts=nowhere.jsonl", "search.slot=after"], "nowhere.jsonl"),
     ],
 )

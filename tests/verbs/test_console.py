@@ -41,18 +41,6 @@ def test_a_scan_ends_with_both_ends_certified_and_the_path_last(scan):
     assert again[1] == out
 
 
-def test_many_prompts_are_a_line_each(scan):
-    code, out, err = scan("prompts=[greatest,best,worst]", "+prompts.own='What is it?'")
-    assert code == 0, err
-    assert len(out.splitlines()) == 1
-    assert [line.split()[0] for line in err.splitlines()[-4:]] == [
-        "greatest",
-        "best",
-        "worst",
-        "own",
-    ]
-
-
 def test_each_job_of_a_sweep_prints_one_line(scan):
     code, out, err = scan("-m", "prompts=greatest,best")
     assert code == 0, err
@@ -63,20 +51,6 @@ def test_each_job_of_a_sweep_prints_one_line(scan):
     assert all("the model's own class" in line for line in err.splitlines())  # a true warning
     [log] = Path("runs/scan").glob("multirun_*/sweep.log")
     assert "#1 : task=scan" in log.read_text()
-
-
-def test_without_a_terminal_progress_is_logged_with_rate_and_time_left(monkeypatch, caplog):
-    monkeypatch.setattr(progress, "EVERY", 0.02)
-    with caplog.at_level(logging.INFO), progress.counted("work", unit="edits", total=10) as counter:
-        counter.begin("first")
-        counter.advance(4)
-        time.sleep(0.2)
-        counter.begin("second", total=5)
-        counter.advance(4)
-        time.sleep(0.2)
-    assert "first: 4 of 10 edits" in caplog.text
-    assert "second: 8 of 8 edits" in caplog.text, "more than was expected is the new total"
-    assert "s left" in caplog.text
 
 
 def test_work_that_nothing_counts_is_not_silent(monkeypatch, caplog):

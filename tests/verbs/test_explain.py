@@ -218,7 +218,6 @@ def test_what_is_explained_already_is_named_and_made_again_when_forced(explain, 
     assert again == first.parent / "v1"
     before, after = (table(folder, "outcomes") for folder in (first, again))
     pd.testing.assert_frame_equal(before, after)
-    assert explain("seeds=2", **few) not in (first, again)
 
 
 @pytest.mark.slow
@@ -250,19 +249,6 @@ def test_a_killed_explanation_keeps_its_rewards(explain, monkeypatch):
     # Some columns are in standard deviations of rewards, of a tenth or more.
     before, again = table(whole, "outcomes"), table(after, "outcomes")
     pd.testing.assert_frame_equal(before, again, atol=slack(before["reward"], size=10))
-
-
-def test_what_a_model_cannot_read_is_left_out_and_said(explain, file):
-    long = json.dumps({"key": "long", "prompt": "What?", "responses": ["war " * 200, "peace"]})
-    file.write_text(file.read_text() + "\n" + long)
-    folder = explain(attributes="[verbosity]")
-    assert "long" not in set(table(folder, "outcomes")["comparison"])
-    [sensitive] = [
-        r
-        for r in json.loads((folder / "results.json").read_text())["results"]
-        if r["name"] == "sensitivity"
-    ]
-    assert "1 longer than the model reads" in sensitive["notes"][0]
 
 
 def test_a_broken_row_is_named_or_left_out_and_counted(explain, file):
@@ -311,9 +297,6 @@ def test_an_attribute_of_ones_own_is_changed_and_judged_by_its_rules(explain, mi
     ("text", "message"),
     [
         ("  more: [{find: '('}]", "a rule has find"),
-        ("  more: [{put: a}]", "a rule gives"),
-        ("  detect: '('\n  more: [{append: a}]", "detect='('"),
-        ("  polarity: 3", "polarity=3"),
         ("", "There are no rules for the attribute 'mine'"),
     ],
 )
@@ -332,25 +315,17 @@ def test_a_wrong_attribute_is_reported_before_a_model_is_opened(
     ("overrides", "message"),
     [
         (["comparisons.path=nowhere.jsonl"], "nowhere.jsonl"),
-        (["comparisons=embedded", "comparisons.path=x.jsonl"], "comparisons=jsonl"),
         (["perturber=llm"], "perturber.model="),
         (["perturber=blank_filling"], "contrastive_explanations/conf"),
-        (["judge=llm"], "judge_model="),
         (["judge=local"], "judge_model=DIR_OR_ID"),
         (["judge=local", "judge_model=plain-bpe-O"], "Did you mean 'plain-bpe-0'"),
-        (["fluency=plain-bpe-O"], "Did you mean 'plain-bpe-0'"),
         (["fluency=beaver-7b-v1.0-cost"], "model.kind=log_probability"),
         (["fluency=x/y", "prompt=a", "chosen=b", "rejected=c"], "not of one: leave it out"),
-        (["dry_run=true"], "is free"),
         (["seeds=0"], "seeds=0"),
-        (["tie=-1"], "tie=-1"),
         (["exact_hunks=30"], "at most 12"),
-        (["confidence=2"], "confidence=2"),
         (["contrast.verbosity.polarity=3"], "polarity=3"),
         (["+contrast.mine.description=x"], "FOLDER/contrast/mine.yaml"),
-        (["trainer.devices=2"], "trainer.devices=2"),
         (["perturber=random", "perturber.share=2"], "perturber.share=2"),
-        (["overall=1"], "overall=1"),
     ],
 )
 def test_mistakes_are_reported_before_a_model_is_opened(explain, monkeypatch, overrides, message):
@@ -367,7 +342,7 @@ def test_a_language_model_measures_fluency_and_judges(explain, command, tmp_path
     folder = checkpoint(tmp_path / "lm", template=CHAT)
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"max_position_embeddings": 4096}))
-    few = {"attributes": "[engagement,sensitivity]"}
+    few = {"attributes": "[engagement]"}
     without = explain(**few)
     measured = explain(f"fluency={folder}", "judge=local", f"judge_model={folder}", **few)
     rows, plain = table(measured, "outcomes"), table(without, "outcomes")
@@ -385,34 +360,6 @@ def test_a_language_model_measures_fluency_and_judges(explain, command, tmp_path
     ratios = metrics[(metrics["metric"] == "fluent") & (metrics["side"] == "any")]
     against = (rows["side"] == "chosen") == (rows["direction"] == "worse")
     assert ratios.loc[ratios["among"] == "all", "n"].sum() == (made & against).sum()
-
-
-@pytest.mark.slow
-def test_models_are_compared_by_what_moves_them(explain, command, tiny_checkpoint):
-    for name in ("one", "two"):
-        explain(f"model.name={name}")
-    code, _, err = command(
-        "compare",
-        "explanations=[all]",
-        "name=both",
-        "replicates=100",
-        "permutations=100",
-        "tracking=off",
-    )
-    assert code == 0, err
-    folder = Path("runs/registry/comparison/both/v0")
-    agreement = table(folder, "model_agreement")
-    assert agreement.loc[agreement["measure"] == "change", "tau"].iloc[0] == pytest.approx(1.0)
-    assert set(table(folder, "sensitivity")["model"]) == {"one", "two"}
-    manifest = json.loads((folder / "manifest.json").read_text())
-    assert len(manifest["inputs"]) == 2
-    code, out, err = command(
-        "report", "artifacts=[comparison/both,explanation/one--asked--rules]", "tracking=off"
-    )
-    assert code == 0, err
-    html = Path(out.strip().splitlines()[-1]).read_text()
-    assert "<script" not in html
-    assert "<ins" in html
 
 
 def compared(command, *overrides):
@@ -436,65 +383,3 @@ def test_an_explanation_of_an_earlier_edition_is_compared_and_shown(command, und
     code, out, err = command("report", old, "tracking=off")
     assert code == 0, err
     assert "engagement" in Path(out.strip().splitlines()[-1]).read_text()
-
-
-@pytest.mark.slow
-def test_two_perturbers_of_one_model_share_its_placebo(explain, command):
-    explain()
-    explain("perturber=random")
-    code, _, err = compared(command, "explanations=[all]", "name=both")
-    assert code == 0, err
-    sensitive = table(Path("runs/registry/comparison/both/v0"), "sensitivity")
-    assert sorted(sensitive["perturber"].unique()) == ["placebo", "random", "rules"]
-    explain("model.name=other", "perturber=random")
-    code, _, err = compared(
-        command, "explanations=[tiny-llama--asked--rules,other--asked--random]", "name=apart"
-    )
-    assert code == 0, err
-
-
-@pytest.mark.slow
-def test_the_version_that_is_named_is_compared(explain, command):
-    first = explain()
-    explain("seeds=2")
-    for asked, n in (("tiny-llama--asked--rules:v0", 1), ("all", 2)):
-        code, _, err = compared(command, f"explanations=[{asked}]", f"name=n{n}")
-        assert code == 0, err
-        rates = table(Path(f"runs/registry/comparison/n{n}/v0"), "sensitivity")
-        total = rates.loc[rates["attribute"] == "verbosity", "asked"].sum()
-        assert total == n * len(table(first, "outcomes").query("attribute == 'verbosity'"))
-
-
-@pytest.mark.slow
-def test_edits_made_with_other_options_are_not_compared(explain, command):
-    explain("model.name=one")
-    explain("model.name=two", "placebos=1")
-    code, _, err = compared(command, "explanations=[all]")
-    assert code == 2
-    assert "different options" in err
-
-
-def test_nothing_to_explain_is_reported(explain, file):
-    code, err = explain("tie=1000")
-    assert code == 2
-    assert "all 5 comparisons are ties" in err
-    file.write_text(json.dumps({"prompt": "What?", "responses": ["war " * 200, "peace"]}))
-    code, err = explain()
-    assert code == 2
-    assert "longer than" in err
-
-
-@pytest.mark.slow
-def test_explanations_of_other_comparisons_are_not_compared(explain, command, file):
-    explain("model.name=one")
-    file.write_text("\n".join(file.read_text().splitlines()[:4]))
-    explain("model.name=two")
-    code, _, err = command("compare", "explanations=[all]", "tracking=off")
-    assert code == 2
-    assert "different comparisons" in err
-    code, _, err = compared(command, "explanations=[all]", "models=[one,typo]")
-    assert code == 2
-    assert "typo is not explained" in err
-    code, _, err = command("compare", "explanations=[nothing]", "tracking=off")
-    assert code == 2
-    assert "one--asked--rules:v0" in err

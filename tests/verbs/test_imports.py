@@ -152,58 +152,17 @@ def test_a_folder_of_files_named_by_their_wordings_comes_in_at_once(command, elo
     ("arguments", "message"),
     [
         (["format=eloeverything", "path=elo/best.csv", "model=lab/m"], "leave it out"),
-        (["format=eloeverything", "path=elo/best.csv", "tokens=elo/best.csv"], "leave it out"),
-        (["format=vocabulary", "path=elo/best.csv", "set=x"], "leave it out"),
-        (["format=vocabulary", "path=elo/best.csv", "prompt=best"], "leave it out"),
         (
             ["format=eloeverything", "path=elo/best.csv", "set=vocabulary"],
             "means something else",
         ),
         (["format=eloeverything", "path=elo/best.csv", "set=a/b"], "letters, digits"),
-        (["format=eloeverything", "path=elo/best.csv", "score=logits"], "log_probability"),
     ],
 )
 def test_options_that_do_not_fit_a_format_are_refused(command, elo, arguments, message):
     code, _, err = command(*IMPORT, *arguments)
     assert code == 2
     assert message in err
-
-
-def test_log_probabilities_stand_beside_rewards_and_are_not_ranked_with_them(command, tmp_path):
-    random = np.random.default_rng(0)
-    names = [f"w{n}" for n in range(150)]
-    for model in ("lab--lm", "lab--rm", "lab--other"):
-        values = random.normal(size=150)
-        if model == "lab--lm":
-            values -= np.log(np.exp(values).sum())
-        pd.DataFrame(
-            {
-                "token_id": range(150),
-                "token_name": names,
-                "token_decoded": names,
-                "greatest": values,
-            }
-        ).to_csv(f"{model}.csv", index=False)
-    code, _, err = command(*IMPORT, "format=vocabulary", "path=lab--lm.csv")
-    assert code == 2
-    assert "score=log_probability" in err
-    assert (
-        command(*IMPORT, "format=vocabulary", "path=lab--lm.csv", "score=log_probability")[0] == 0
-    )
-    assert command(*IMPORT, "format=vocabulary", "path=[lab--rm.csv,lab--other.csv]")[0] == 0
-    code, _, err = command(
-        "compare", "models=[lab_rm,lab--other,lab/lm]", "tracking=off", "replicates=100"
-    )
-    assert code == 0, err
-    found = tmp_path / "runs/registry/comparison/comparison/v0/tables"
-    agreement = pd.read_parquet(found / "agreement.parquet")
-    assert {*agreement["model_a"], *agreement["model_b"]} == {"lab/rm", "lab/other"}
-    provenance = pd.read_parquet(found / "provenance.parquet").set_index("model")
-    assert provenance["score"].to_dict() == {
-        "lab/lm": "log_probability",
-        "lab/rm": "reward",
-        "lab/other": "reward",
-    }
 
 
 def test_models_answer_to_label_and_repository_and_stand_in_one_table(command, mixed, tmp_path):

@@ -57,15 +57,11 @@ def log_probability(folders):
     return of
 
 
-@pytest.fixture(scope="module", params=["log_probability", "implicit"])
-def kind(request, folders, log_probability):
-    """What to type for a kind, and its plain definition: the terms whose sum is the reward, of a
-    prompt and a response."""
-    typed = ["model=auto", f"model.path={folders['tiny']}", f"model.kind={request.param}"]
-    if request.param == "log_probability":
-        return typed, lambda prompt, response: [
-            log_probability("tiny", prompt, response, closed=False)
-        ]
+@pytest.fixture(scope="module")
+def kind(folders, log_probability):
+    """What to type for an implicit reward, and its plain definition: the terms whose sum is the
+    reward, of a prompt and a response."""
+    typed = ["model=auto", f"model.path={folders['tiny']}", "model.kind=implicit"]
     typed += [f"model.implicit.reference={folders['begun']}", f"model.implicit.beta={BETA}"]
 
     def terms(prompt, response):
@@ -117,8 +113,7 @@ def test_check_holds_each_network_to_its_own_forward(command, kind):
     table = table.assign(part=table.get("part", 1))  # said where there are several
     asked = table[table["passed"].notna()]
     assert asked["passed"].all()
-    parts = {1, 2} if "model.kind=implicit" in typed else {1}
-    for part in parts:
+    for part in (1, 2):
         rows = asked[asked["part"] == part].set_index("check")
         for check in (
             "determinism_engine",
@@ -129,7 +124,7 @@ def test_check_holds_each_network_to_its_own_forward(command, kind):
         ):
             assert rows.loc[check, "measured"] < slack(100)  # log-probabilities of some tokens
             assert rows.loc[check, "n"] > 8
-    assert set(table["part"]) == parts
+    assert set(table["part"]) == {1, 2}
 
 
 def test_explanation_has_the_margins_of_whole_responses(command, kind):
@@ -165,13 +160,8 @@ def test_explanation_has_the_margins_of_whole_responses(command, kind):
         assert close(row.new_margin, changed[preferred] - changed[1 - preferred], size=size)
 
 
-@pytest.mark.parametrize(
-    ("more", "stored"),
-    [((), 4), (("model.dtype=bfloat16", "certain=20"), 8)],
-    ids=["float32, in the second network", "bfloat16, in the tails"],
-)
 def test_killed_scan_of_an_implicit_reward_goes_on_to_the_same_bytes(
-    command, folders, log_probability, tmp_path, monkeypatch, more, stored
+    command, folders, log_probability, tmp_path, monkeypatch
 ):
     line = [
         "scan",
@@ -183,13 +173,12 @@ def test_killed_scan_of_an_implicit_reward_goes_on_to_the_same_bytes(
         "prompts=greatest",
         "batch_size=128",
         *QUICK,
-        *more,
     ]
     whole = folder_of(command(*line, "paths.root=whole"))
     write, seen = Shards.write, []
 
     def dying(self, batch, rows, rewards):
-        if len(seen) == stored and not dying.done:
+        if len(seen) == 4 and not dying.done:
             dying.done = True
             raise KeyboardInterrupt
         write(self, batch, rows, rewards)
@@ -198,12 +187,12 @@ def test_killed_scan_of_an_implicit_reward_goes_on_to_the_same_bytes(
     dying.done = False
     monkeypatch.setattr(Shards, "write", dying)
     assert command(*line)[0] != 0
-    assert len(seen) == stored
+    assert len(seen) == 4
     assert {folder.parts[-2] for folder, _ in seen} == {"part-0", "part-1"}, (
         "it must be killed beyond the first"
     )
     resumed = folder_of(command(*line))
-    assert len(seen) > stored
+    assert len(seen) > 4
     assert len(set(seen)) == len(seen), "nothing is stored twice"
     assert resumed.read_bytes() == whole.read_bytes()
     assert list((tmp_path / "runs/cache/scans").iterdir()) == []

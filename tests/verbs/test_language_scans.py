@@ -57,10 +57,8 @@ def test_scan_publishes_log_probabilities_beside_rewards_of_the_same_name(
     ("more", "message"),
     [
         (["mode=text"], "mode=ids"),
-        (["mode=paper"], "mode=ids"),
         (["trainer=sharded"], "trainer=ddp"),
         (["model.chat=true"], "no chat template"),
-        (["model.kind=logits"], "log_probability"),
     ],
 )
 def test_what_does_not_fit_is_reported_before_anything_is_loaded(
@@ -73,26 +71,6 @@ def test_what_does_not_fit_is_reported_before_anything_is_loaded(
     code, _, err = scan(command, base, *more)
     assert code == 2
     assert message in err
-
-
-def test_chat_model_asked_after_plain_text_has_a_table_of_its_own_and_compare_does_not_choose(
-    command, tmp_path
-):
-    folder = checkpoint(tmp_path / "both", template=CHAT)
-    assert scan(command, folder, "prompts=greatest")[0] == 0
-    assert scan(command, folder, "prompts=greatest", "model.chat=false")[0] == 0
-    names = ["both--greatest--log_probability", "both--greatest--log_probability--plain"]
-    assert published(tmp_path) == names
-    tables = tmp_path / "runs/registry/score-table"
-    assert [len(list((tables / name).iterdir())) for name in names] == [1, 1]
-    for more in ([], [f"tables=[{tables / names[0]},{tables / names[1]}]"]):
-        code, _, err = command("compare", "tracking=off", *more)
-        assert code == 2
-        assert "'both' on prompt 'greatest' differ in template_digest" in err
-        assert "tables=[FILE,FILE]" in err
-        assert "model.name=both-2" in err
-    code, _, err = command("compare", "tracking=off", f"tables=[{tables / names[1]}]")
-    assert code == 0, err
 
 
 def cropped(folder, rows):
@@ -157,26 +135,3 @@ def test_wrong_kind_of_model_is_reported_what_to_type(command, base, tiny_checkp
     code, _, err = command("scan", "model=auto", f"model.path={base}", "tracking=off")
     assert code == 2
     assert "model.kind=log_probability" in err
-
-
-def test_scanned_models_go_all_the_way(command, base, tiny_checkpoint, tmp_path):
-    """The files that scans write are what compare takes: a base model, a chat model and a reward
-    model."""
-    chat = checkpoint(tmp_path / "tiny-chat", template=CHAT, seed=1)
-    assert scan(command, base, "prompts=greatest")[0] == 0
-    assert scan(command, chat, "prompts=greatest")[0] == 0
-    arguments = [
-        "model=auto",
-        f"model.path={tiny_checkpoint}",
-        "prompts=greatest",
-        "progress=false",
-    ]
-    assert command("scan", *arguments, "tracking=off")[0] == 0
-    code, _, err = command("compare", "tracking=off", "replicates=100", "permutations=200")
-    assert code == 0, err
-    folder = tmp_path / "runs/registry/comparison/comparison/v0"
-    tables = {path.stem: pd.read_parquet(path) for path in (folder / "tables").iterdir()}
-    assert set(tables["language_correlation"]["language_model"]) == {"tiny-base", "tiny-chat"}
-    assert 150 < tables["language_correlation"]["n"].iloc[0] < 300
-    assert sorted(tables["provenance"]["score"]) == ["log_probability", "log_probability", "reward"]
-    assert (folder / "figures/language_correlation.png").is_file()

@@ -3,8 +3,6 @@ sent."""
 
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pandas as pd
@@ -12,6 +10,7 @@ import pytest
 
 from pessimal.scoring.scan import NetworkScanner
 from pessimal.tables import read_score_table
+from recorded_runs import run_records
 
 
 @pytest.fixture(scope="module")
@@ -32,28 +31,24 @@ def scan(command, folder, *more):
     return command("scan", "model=auto", f"model.path={folder}", "progress=false", *more)
 
 
-def sent_to_wandb(root: Path) -> dict[str, list[dict]]:
-    """Every record of the offline runs, by their job type, as `wandb leet` reads them."""
-    records: dict[str, list[dict]] = {}
-    for run in sorted((root / "runs/wandb/wandb").glob("offline-run-*")):
-        command = [sys.executable, "-m", "wandb", "leet", "inspect", "--json", str(run)]
-        lines = subprocess.run(
-            command, capture_output=True, text=True, check=True
-        ).stdout.splitlines()
-        found = [json.loads(line) for line in lines if line.startswith("{")]
-        [job_type] = {r["run"]["job_type"] for r in found if "run" in r}
-        records.setdefault(job_type, []).extend(found)
-    return records
+def sent_to_wandb(root: Path) -> dict[str, list[dict[str, list]]]:
+    """Records of the offline runs by kind, by the runs' job type."""
+    runs: dict[str, list[dict[str, list]]] = {}
+    for file in sorted((root / "runs/wandb/wandb").glob("offline-run-*/*.wandb")):
+        records = run_records(file)
+        runs.setdefault(records["run"][0].job_type, []).append(records)
+    return runs
 
 
 def test_scan_compare_report(command, tiny_checkpoint, twin, tmp_path):
-    assert scan(command, tiny_checkpoint)[0] == 0
-    assert scan(command, twin, "tracking=off")[0] == 0
+    asked = "prompts=[greatest,worst]"
+    assert scan(command, tiny_checkpoint, asked)[0] == 0
+    assert scan(command, twin, "tracking=off", asked)[0] == 0
     tables = sorted((tmp_path / "runs/registry/score-table").glob("*/v0"))
     assert [t.parent.name for t in tables] == sorted(
         f"{model}--{prompt}"
         for model in ("tiny-llama", "tiny-twin")
-        for prompt in ("greatest", "best", "worst")
+        for prompt in ("greatest", "worst")
     )
     table = read_score_table(tables[0])
     assert table.provenance.attention == "shared-prefix"
@@ -62,7 +57,7 @@ def test_scan_compare_report(command, tiny_checkpoint, twin, tmp_path):
     assert code == 0, err
     folder = tmp_path / "runs/registry/comparison/both/v0"
     agreement = pd.read_parquet(folder / "tables/agreement.parquet")
-    assert set(agreement["prompt"]) == {"greatest", "best", "worst"}
+    assert set(agreement["prompt"]) == {"greatest", "worst"}
     row = agreement[agreement["prompt"] == "greatest"].iloc[0]
     a, b = (
         read_score_table(
@@ -79,26 +74,26 @@ def test_scan_compare_report(command, tiny_checkpoint, twin, tmp_path):
     assert "score-table/tiny-llama--greatest:v0" in manifest["inputs"]
     assert manifest["run_id"]
     sent = sent_to_wandb(tmp_path)
-    text = json.dumps(sent["scan"])
-    assert text.count('"score-table"') >= 3, "an artifact for each prompt"
-    assert "scores.parquet" in text
-    assert "greatest/optimal" in text
-    assert "greatest/extremes" in text
-    config = next(r["run"] for r in sent["scan"] if "run" in r)["config"]["update"]
+    [scanned] = sent["scan"]
+    assert [one.type for one in scanned["artifact"]].count("score-table") == 2
+    told = str(scanned["artifact"] + scanned["summary"] + scanned["history"])
+    assert all(name in told for name in ("scores.parquet", "greatest/optimal", "greatest/extremes"))
+    config = {one.key: json.loads(one.value_json) for one in scanned["run"][0].config.update}
     assert config["model"]["name"] == "tiny-llama"
     assert config["mode"] == "ids"
+    told = str(sent["compare"])
     for name in (
         "greatest/kendall_mean",
         "figures/agreement--greatest",
         "tables/agreement.parquet",
         "figures/agreement--worst.svg",
     ):
-        assert name in json.dumps(sent["compare"])
+        assert name in told
 
     code, out, err = command("report")
     assert code == 0, err
     html = Path(out.strip()).read_text()
-    assert html.count("<svg") >= 9
+    assert html.count("<svg") >= 4
     assert "tiny-twin" in html
 
 
@@ -151,20 +146,6 @@ def test_items_are_scored_as_whole_texts_and_keep_what_people_said(
     assert people["n"].tolist() == [3]
 
 
-def test_other_prompts_under_one_key_are_not_compared(command, tiny_checkpoint, twin):
-    scan(command, tiny_checkpoint, "prompts=greatest", "tracking=off")
-    scan(
-        command,
-        twin,
-        "prompts=greatest",
-        "prompts.greatest='What is the capital of France?'",
-        "tracking=off",
-    )
-    code, _, err = command("compare", "tracking=off")
-    assert code == 2
-    assert "What is the capital of France?" in err
-
-
 def test_name_that_stands_for_other_weights_is_refused(command, tiny_checkpoint, twin, tmp_path):
     scan(command, tiny_checkpoint, "prompts=greatest", "tracking=off", "model.name=final")
     code, _, err = scan(command, twin, "prompts=greatest", "tracking=off", "model.name=final")
@@ -190,16 +171,13 @@ def test_name_stands_for_one_model_in_every_precision_and_on_every_prompt(
     options = ["tracking=off", "model.name=m"]
     low = [*options, "model.dtype=bfloat16", "certain=0", "prompts=greatest"]
     assert scan(command, tiny_checkpoint, *low)[0] == 0
-    for folder in (turned, twin):
-        for more in (["prompts=greatest"], ["prompts=worst"], ["prompts=greatest", "mode=text"]):
-            code, _, err = scan(command, folder, *options, *more)
-            assert code == 2
-            assert "stands for other weights" in err
-            assert "m--greatest--bfloat16/v0" in err
-            assert "model.name=m-2" in err
-    code, _, err = scan(command, tiny_checkpoint, *options, "prompts=[greatest,worst]")
-    assert code == 0, err
-    code, _, err = scan(command, twin, "tracking=off", "model.name=n", "prompts=greatest")
+    for folder, more in ((turned, "prompts=worst"), (twin, "mode=text")):
+        code, _, err = scan(command, folder, *options, more)
+        assert code == 2
+        assert "stands for other weights" in err
+        assert "m--greatest--bfloat16/v0" in err
+        assert "model.name=m-2" in err
+    code, _, err = scan(command, tiny_checkpoint, *options, "prompts=worst")
     assert code == 0, err
 
 
@@ -226,9 +204,7 @@ def test_published_scores_of_a_model_do_not_keep_it_from_being_scanned(
     assert code == 0, err
 
 
-@pytest.mark.parametrize(
-    "name", ["bfloat16", "text", "log_probability", "plain", "bfloat16--people"]
-)
+@pytest.mark.parametrize("name", ["bfloat16", "bfloat16--people"])
 def test_list_of_items_cannot_have_a_name_that_means_something_else(
     command, tiny_checkpoint, tmp_path, name
 ):
@@ -247,11 +223,11 @@ def test_list_of_items_cannot_have_a_name_that_means_something_else(
 
 def test_what_was_asked_for_and_is_not_there_is_named(command, tiny_checkpoint, tmp_path):
     scan(command, tiny_checkpoint, "prompts=greatest", "tracking=off")
-    for arguments in (["models=[typo,tiny-llama]"], ["prompts=[greatest,worst]"]):
-        for tables in ([], ["tables=runs/registry/score-table"]):
-            code, _, err = command("compare", "tracking=off", *arguments, *tables)
-            assert code == 2
-            assert "no score table of" in err
+    files = "tables=runs/registry/score-table"
+    for arguments in (["models=[typo,tiny-llama]"], ["prompts=[greatest,worst]", files]):
+        code, _, err = command("compare", "tracking=off", *arguments)
+        assert code == 2
+        assert "no score table of" in err
     (tmp_path / "empty").mkdir()
     code, _, err = command("compare", "tracking=off", "tables=empty")
     assert code == 2

@@ -76,21 +76,15 @@ def test_list_shows_the_newest_of_each_and_leaves_nothing_behind(registry, comma
     ("arguments", "found"),
     [
         (["type=score-table", "model=m"], ["m--best", "m--worst"]),
-        (["where=n>100"], ["m--worst"]),
         (["where=n>=100 and prompt=='best'"], ["m--best"]),
         (["name=m--*", "sort=n", "descending=true"], ["m--worst", "m--best"]),
-        (["prompt=worst", "where=n<9"], []),
         (["all=true", "type=comp*"], ["both", "both"]),
         (["model=null", "prompt=best"], ["m--best"]),
     ],
 )
 def test_filters_are_typed_as_they_are_meant(registry, command, arguments, found):
     code, out, err = command("runs", "format=json", *arguments)
-    if found is None:
-        assert code == 2
-        assert "goes in quotes of its own" in err
-    else:
-        assert (code, [one["name"] for one in json.loads(out)]) == (0, found), err
+    assert (code, [one["name"] for one in json.loads(out)]) == (0, found), err
 
 
 def test_show_tells_files_and_lineage_both_ways(registry, command):
@@ -201,20 +195,9 @@ def test_verify_says_what_is_sound_and_what_is_not(registry, command):
         (["m--best"], "pessimal runs 'name=m--best*'"),
         (["scan"], "not 'scan'"),
         (["show"], "takes 1 name, and 0 were given"),
-        (["diff", "a"], "takes 2 names, and 1 were given (a)"),
-        (["verify", "a", "b"], "takes up to 1 name"),
-        (["show", "nobody"], "there is no artifact 'nobody'"),
-        (["show", "a b"], "is no artifact's name"),
         (["show", "${oc.env:HOME}"], "is no artifact's name"),
         (["show", "m--best", "type=report"], "type= chooses what is listed"),
-        (["verify", "model=m"], "model= chooses what is listed"),
-        (["verify", "format=csv"], "leave out format=csv"),
-        (["show", "m--best", "table=x"], "format=csv table=TABLE"),
-        (["show", "12ab34cd"], "Type one of these"),
-        (["type=score-tabel"], "Did you mean 'score-table'?"),
         (["where=n="], "where="),
-        (["where=3"], "where="),
-        (["sort=maen"], "Did you mean 'mean'?"),
         (["typ=x"], "Did you mean 'type'?"),
         (["-m", "type=a,b"], "nothing to sweep"),
         (["paths.registry=nowhere"], "there is no registry in"),
@@ -231,14 +214,6 @@ def test_mistakes_are_reported_in_one_piece(registry, command, tmp_path, argumen
     assert files(tmp_path) == before
 
 
-def test_empty_registry_is_an_empty_list(command, tmp_path):
-    (tmp_path / "runs/registry").mkdir(parents=True)
-    code, out, err = command("runs")
-    assert (code, out) == (0, "")
-    assert "nothing is published" in err
-    assert json.loads(command("runs", "format=json", "type=report")[1]) == []
-
-
 def test_words_after_other_verbs_are_no_names():
     assert with_task(["runs", "show", "a/b:v0"])[:3] == [
         "task=runs",
@@ -253,6 +228,7 @@ def test_words_after_other_verbs_are_no_names():
             with_task(arguments)
 
 
+@pytest.mark.slow
 def test_output_that_knows_no_such_letters_gets_escapes(registry, tmp_path):
     done = subprocess.run(
         [sys.executable, "-m", "pessimal", "runs", "show", "m--best"],
@@ -264,6 +240,7 @@ def test_output_that_knows_no_such_letters_gets_escapes(registry, tmp_path):
     done.stdout.decode("ascii")
 
 
+@pytest.mark.slow
 def test_reader_that_has_read_enough_is_no_failure(registry, tmp_path):
     command = f"{sys.executable} -m pessimal runs format=json all=true where='n>=0' | true; echo ${{PIPESTATUS[0]}}"
     registry.publish(

@@ -122,15 +122,6 @@ def assert_one_run_is_tracked(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_two_processes_give_the_table_of_one(checkpoint, alone, tmp_path):
-    line = scan_of(checkpoint, "trainer.devices=2")
-    (said,) = finish(started(tmp_path, [sys.executable, LOGGED, *line]))
-    assert_same_table_each_row_once(tmp_path, alone["float32"])
-    assert_one_run_is_tracked(tmp_path)
-    assert said.count("rank certified") == 1, "one of them speaks"
-
-
-@pytest.mark.slow
 def test_two_processes_share_the_two_networks_of_an_implicit_reward(tmp_path):
     policy, reference = (
         checkpoint_of(tmp_path / name, seed=i) for i, name in enumerate(("tiny", "begun"))

@@ -17,7 +17,7 @@ WORDS = [
 
 @pytest.fixture
 def training(command, tmp_path):
-    """The published folder of a tiny training, with an adapter of each of the steps 0, 2 and 4."""
+    """The published folder of a tiny training, with an adapter of each of the steps 0 and 4."""
     from tiny_language_models import CHAT, network, tokenizer
 
     words = tokenizer(template=CHAT)
@@ -36,7 +36,7 @@ def training(command, tmp_path):
         "recipe.layers=1",
         "recipe.steps=4",
         "recipe.items=8",
-        "recipe.every=2",
+        "recipe.every=4",
         "recipe.held_out=0.45",
         "progress=false",
     )
@@ -64,7 +64,7 @@ def test_a_trainings_adapters_are_one_sweep_and_are_compared_by_step(command, tr
     run = training.parent.name  # training is .../RUN/v0
     found = tables(tmp_path)
     assert {name: table.provenance.step for name, table in found.items()} == {
-        f"{run}@step-{step}": step for step in (0, 2, 4)
+        f"{run}@step-{step}": step for step in (0, 4)
     }
     ends = [found[f"{run}@step-{step}"].rows["reward"] for step in (0, 4)]
     assert (ends[0] - ends[1]).abs().max() > 1e-4
@@ -74,16 +74,11 @@ def test_a_trainings_adapters_are_one_sweep_and_are_compared_by_step(command, tr
     folder = next((tmp_path / "runs/registry/comparison").glob("*/v*/tables"))
     table = pd.read_parquet(folder / "step_agreement.parquet")
     assert set(table["model"]) == {run}
-    assert list(zip(table["step_a"], table["step_b"], strict=True)) == [(0, 2), (0, 4), (2, 4)]
+    assert list(zip(table["step_a"], table["step_b"], strict=True)) == [(0, 4)]
     people = pd.read_parquet(folder / "human_correlation.parquet")
-    assert {f"{run}@step-{step}" for step in (0, 2, 4)} <= set(people["model"])
+    assert {f"{run}@step-{step}" for step in (0, 4)} <= set(people["model"])
     tokens = pd.read_parquet(folder / "changed_tokens.parquet").query("differs == 'step'")
     assert set(tokens["a"] + tokens["b"]) == {"04"}
-
-    code, out, err = command("report", "progress=false")
-    assert code == 0, err
-    page = (tmp_path / out.strip().splitlines()[-1]).read_text(encoding="utf-8")
-    assert "step_agreement" in page
 
 
 def test_a_name_that_is_given_is_the_runs(command, tiny_checkpoint, tmp_path):

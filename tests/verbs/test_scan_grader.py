@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from pessimal.checking import grading
+
 GRADERS = """
 def strict(solution_str, ground_truth, data_source=None, extra_info=None):
     if solution_str == "four":
@@ -19,7 +21,10 @@ def trl(completions, ground_truth, **columns):
 """
 
 
-def test_census_of_a_grader_is_published_with_its_faults_and_found_by_its_folder(command, tmp_path):
+def test_census_of_a_grader_is_published_with_its_faults_and_found_by_its_folder(
+    command, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(grading, "tokens_of", lambda reward: ["the", "four"])
     Path("graders.py").write_text(GRADERS)
     Path("tasks.jsonl").write_text('{"prompt": "6 times 7?", "ground_truth": "42"}')
     code, out, err = command("scan", "graders.py:strict", "tasks=tasks.jsonl")

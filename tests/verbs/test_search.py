@@ -127,10 +127,8 @@ def test_one_token_is_the_scans_best_and_the_table_is_used(
     ("length", "overrides"),
     [
         (2, ["search.goal=optimal"]),
-        (2, ["search.goal=pessimal"]),
         (3, ["search.goal=pessimal", "search.evaluations=5000"]),
         (2, ["prompt=[greatest,worst]"]),
-        (2, ["model.dtype=bfloat16"]),
     ],
 )
 def test_the_true_end_of_a_small_list_is_found_and_certified_in_float32(
@@ -183,20 +181,6 @@ def test_two_tokens_that_are_worst_alone_and_best_together_are_found_or_nothing_
         assert response_of(folder) == pair or not summary["exact"]
 
 
-def test_the_certificate_names_the_best_neighbour_of_each_position(search, full, model):
-    folder = search("search.length=3", "search.certificate=full", "search.evaluations=6000")
-    response, neighbours = response_of(folder), table(folder, "certificate")
-    mask = [i for i in range(model.embedding_rows) if i not in model.tokenizer.all_special_ids]
-    own = full([response])[0]
-    for row in neighbours.itertuples():
-        changes = [(*response[: row.position], i, *response[row.position + 1 :]) for i in mask]
-        changes = [change for change in changes if change != response]
-        rewards = full(changes)
-        assert changes[rewards.argmax()][row.position] == row.neighbour_id
-        assert close(row.margin, own - rewards.max(), size=abs(rewards).max())
-    assert len(neighbours) == 3
-
-
 def test_in_text_mode_every_response_is_given_by_a_text(search, model):
     folder = search("mode=text", "search.length=2", "search.allowed=[]")
     frame = model.frame(PROMPTS["greatest"])
@@ -210,39 +194,8 @@ def test_in_text_mode_every_response_is_given_by_a_text(search, model):
         assert row.survives
 
 
-def test_the_best_response_ever_evaluated_is_published_whoever_found_it(search, monkeypatch):
-    from pessimal.searching import run
-
-    real = run.search_by_stages
-    monkeypatch.setattr(run, "search_by_stages", lambda *args, **more: real(*args, **more)[-1:])
-    best = table(
-        search("search.length=3", "search.baselines=true", "search.evaluations=10000"), "result"
-    ).iloc[0]
-    assert best["found_by"].startswith("baseline: ")
-    assert best["one_opt"]
-
-
-@pytest.mark.slow
-def test_a_repeat_begins_from_what_the_registry_holds_and_is_never_worse(search):
-    good = search("search.length=4", "search.evaluations=20000")
-    poor = search("search.length=4", "search.evaluations=40", "seed=5")
-    alone = search(
-        "search.length=4", "search.evaluations=40", "seed=5", "search.from_registry=false"
-    )
-    rewards = [table(folder, "result")["reward"].iloc[0] for folder in (good, poor, alone)]
-    assert rewards[1] >= rewards[0]
-    starts = table(poor, "candidates")["start"]
-    assert "registry" in set(starts) | set(table(good, "candidates")["start"])
-    assert "registry" not in set(table(alone, "candidates")["start"])
-    verdicts = [check(folder, "random changes")["verdict"] for folder in (poor, alone)]
-    assert verdicts[0] == "not tried", "what the registry held is no merit of this search"
-    assert verdicts[1] != "not tried"
-
-
-@pytest.mark.parametrize("calls", [3, 20])
-def test_a_killed_search_goes_on_where_it_was_and_gives_the_same(
-    search, tmp_path, monkeypatch, calls
-):
+def test_a_killed_search_goes_on_where_it_was_and_gives_the_same(search, tmp_path, monkeypatch):
+    calls = 20
     asked = ("search.length=3", "search.baselines=0")
     whole = search(*asked)
     shutil.rmtree(tmp_path / "runs" / "registry")
@@ -263,26 +216,6 @@ def test_a_killed_search_goes_on_where_it_was_and_gives_the_same(
     assert sum(made[calls:]) < summary["evaluations"] - before, "nothing is made twice"
     for name in ("result", "candidates", "curve", "certificate", "checks"):
         pd.testing.assert_frame_equal(table(whole, name), table(again, name))
-
-
-@pytest.mark.parametrize(
-    ("certificate", "verdict", "tried"),
-    [("none", "not tried", 0), ("full", "1-opt", 3), ("rest", "partly tried", 3)],
-)
-def test_the_certificate_claims_what_was_tried_within_the_budget(
-    search, certificate, verdict, tried
-):
-    budget = 6000 if certificate == "full" else 600
-    folder = search(
-        "search.length=3", f"search.evaluations={budget}", f"search.certificate={certificate}"
-    )
-    summary = json.loads((folder / "manifest.json").read_text())["summary"]
-    assert summary["verdict"] in {verdict, "tie"} - ({"tie"} if verdict != "1-opt" else set())
-    assert summary["evaluations"] <= budget
-    neighbours = folder / "tables" / "certificate.parquet"
-    assert (len(pd.read_parquet(neighbours)) if neighbours.exists() else 0) == tried
-    assert table(folder, "candidates")["one_opt"].fillna(False).any() == (certificate == "full")
-    assert ("%" in check(folder, "single change")["measured"]) is (certificate == "rest")
 
 
 def test_a_whole_certificate_that_the_budget_does_not_pay_for_is_refused(search):
@@ -315,21 +248,6 @@ def test_the_function_gives_what_the_verb_gives(search, model):
     assert close(found.reward, published["reward"])
     assert found.found_by == published["found_by"]
     assert found.results[0].headline
-
-
-def test_by_gcg_alone_nothing_else_is_tried_and_nothing_known_is_begun_from(search, full):
-    small = ("search.length=2", "search.baselines=0")
-    known = search(*small)
-    alone = search(*small, "search.method=gcg", "search.certificate=none")
-    assert alone.parent.name == f"{known.parent.name}--gcg"
-    candidates = table(alone, "candidates")
-    assert set(candidates["found_by"]) <= {"gradient", "start"}
-    assert set(candidates["start"]) == {"random"}
-    assert close(table(alone, "result")["reward"].iloc[0], full([response_of(alone)])[0])
-    # Of one token it is a climb too, and no scan.
-    one = search("search.length=1", "search.baselines=0", "search.method=gcg")
-    methods = table(one, "candidates")["found_by"].str.removesuffix(", polish")
-    assert set(methods) <= {"gradient", "start"}
 
 
 def test_a_search_of_an_earlier_release_is_shown_compared_and_begun_from(
