@@ -130,6 +130,11 @@ class Templated:
         types = tuple(pair["token_type_ids"]) if typed else None
         return Encoded((*pair["input_ids"], *self.closing), types)
 
+    def plain(self, conversation: Conversation) -> str | None:
+        if takes_pairs(self.tokenizer) or self.pad is not None:
+            return None
+        return self.text(messages_of(conversation))
+
     def _close(self, ids: list[int]) -> list[int]:
         ids = [*ids, *self.closing]
         if self.pad is None or {*ids} == {self.pad}:
@@ -171,6 +176,9 @@ class Stepped(Templated):
         ids = self._cut(ids, text, around.count(self.step))
         ends = [place for place, token in enumerate(ids) if token == self.step]
         return Encoded(tuple(ids), None, len(ids) - ends[-text.count(self.closes)])
+
+    def plain(self, conversation: Conversation) -> str | None:
+        return None
 
     def _close_steps(self, response: str) -> str:
         """The response's paragraphs, each closed by the token; one that holds it is written in
@@ -270,6 +278,9 @@ class Continued:
         [ids], _ = self._answers(text, before, [response])
         return Encoded((*before, *ids, *self.closing), None, len(ids) + len(self.closing))
 
+    def plain(self, conversation: Conversation) -> str | None:
+        return None
+
     def _open(self, prompt: Prompt) -> str:
         return _open_chat(self.tokenizer, prompt) if self.chat else one_text(prompt, takes=TAKES)
 
@@ -333,9 +344,11 @@ class Graded:
         return self._ids(texts)
 
     def encode(self, conversation: Conversation) -> Encoded:
+        return Encoded(tuple(self._ids([self.plain(conversation)])[0]), None)
+
+    def plain(self, conversation: Conversation) -> str:
         messages = messages_of(conversation)
-        text = self._text(messages, plain_prompt(conversation), messages[-1]["content"])
-        return Encoded(tuple(self._ids([text])[0]), None)
+        return self._text(messages, plain_prompt(conversation), messages[-1]["content"])
 
     def frame(self, prompt: Prompt, *, double_bos: bool = False) -> Frame:
         """What stands before and after the response, as it does around plain words: a tokenizer may

@@ -77,6 +77,10 @@ class Encoded:
 class Format(Protocol):
     """How a prompt and a response are shown to a network, as token ids."""
 
+    @property
+    def tokenizer(self) -> "PreTrainedTokenizerBase":
+        """What makes ids of its texts."""
+
     round_trips: ClassVar[bool]
     """Whether a scan says which tokens survive decoding and tokenising (it takes longer than
     scoring them)."""
@@ -88,6 +92,10 @@ class Format(Protocol):
 
     def encode(self, conversation: Conversation) -> "Encoded":
         """The whole input for a conversation of several turns, whose last is the response."""
+
+    def plain(self, conversation: Conversation) -> str | None:
+        """The one text whose ids `encode` gives, with constant ones around them at most; None where
+        a conversation is more than one text, or some of its ids are cut off."""
 
     def frame(self, prompt: Prompt, *, double_bos: bool = False) -> Frame:
         """What stands before and after the response."""

@@ -3,17 +3,19 @@
 Knows tokenizers and frames. Does not know networks.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
+from pessimal.conversation import filled
 from pessimal.errors import InputError
 from pessimal.rewards.base import Reward
-from pessimal.rewards.frame import Format, Frame, slot_ids
+from pessimal.rewards.frame import SENTINEL, Format, Frame, slot_ids
 from pessimal.rewards.spec import Mode
 from pessimal.tables.files import read_csv
 from pessimal.tables.published import numbers, whole_numbers
@@ -192,6 +194,8 @@ class Inputs:
 # Conversations templated at once: their ids as Python lists take a few kB each.
 _AT_ONCE = 4096
 _SAMPLED = 1024
+# Tokens whose round trip is tried in the whole conversation too, of those that make it in a part.
+_SAMPLED_NEAR = 256
 
 
 def inputs(
@@ -219,17 +223,27 @@ def inputs(
             inputs = slot_ids(conversations, frame.asked, texts, double_bos=mode is Mode.paper)
             yield from zip(some.tolist(), inputs, strict=True)
 
-    def round_trips(rows: np.ndarray) -> np.ndarray:
-        return np.array([frame.inside(one) == [ids[row]] for row, one in written(rows)])
+    def whole_trips(rows: np.ndarray) -> np.ndarray:
+        trips = [frame.inside(one) == [ids[row]] for row, one in written(rows)]
+        return np.array(trips, dtype=bool)
+
+    def round_trips() -> np.ndarray:
+        trips = _near_trips(conversations, frame, candidates.rows)
+        sample = np.random.default_rng(0).permutation(np.flatnonzero(trips))[:_SAMPLED_NEAR]
+        agree = whole_trips(sample)
+        rest = ~trips if agree.all() else np.ones(len(trips), dtype=bool)
+        trips[sample], rest[sample] = agree, False
+        trips[rest] = whole_trips(np.flatnonzero(rest))
+        return trips
 
     everything = np.arange(len(ids))
     if mode is Mode.ids:
         survives = None
         if conversations.round_trips and known is not None:
             sample = np.sort(np.random.default_rng(0).permutation(len(ids))[:_SAMPLED])
-            survives = known if np.array_equal(round_trips(sample), known[sample]) else None
+            survives = known if np.array_equal(whole_trips(sample), known[sample]) else None
         if conversations.round_trips and survives is None:
-            survives = round_trips(everything)
+            survives = round_trips()
         suffix = np.tile(np.array(frame.suffix, dtype=np.int32), (len(ids), 1))
         rests = np.column_stack([ids.astype(np.int32), suffix])
         starts = np.full(len(ids), len(frame.prefix))
@@ -244,6 +258,40 @@ def inputs(
         parts.append(np.array(one[shared[-1] :], dtype=np.int32))
         same.append(frame.inside(one) == [ids[row]])
     return _together(frame, shared, parts, np.array(same) if candidates.is_vocabulary else None)
+
+
+def _near_trips(conversations: Format, frame: Frame, tokens: pd.DataFrame) -> np.ndarray:
+    """Whether each token is known to make the round trip by the words next to the slot, bool (n,).
+    A tokenizer that cuts at white space reads no further, and a whole conversation takes ten times
+    as long.
+
+    The template is run for tokens that are more than letters and digits, since it may strip white
+    space or look for marks.
+    """
+    trips = np.zeros(len(tokens), dtype=bool)
+    text = conversations.plain(filled(frame.asked, SENTINEL)) or ""
+    if text.count(SENTINEL) != 1:
+        return trips
+    before, _, after = text.partition(SENTINEL)
+    *_, start = re.finditer(r"(?<!\s)\s|^", before.rstrip())
+    near, close = before[start.start() :], re.sub(r"(?<=\S)\s.*", "", after, flags=re.DOTALL)
+    texts = tokens["text"].tolist()
+    tokenizer: Any = conversations.tokenizer
+    ahead, behind, *inputs = tokenizer(
+        [near, close, *(near + text + close for text in texts)],
+        add_special_tokens=False,
+        return_attention_mask=False,
+    )["input_ids"]
+    fits = list(frame.prefix[len(frame.prefix) - len(ahead) :]) == ahead
+    if not fits or list(frame.suffix[: len(behind)]) != behind:
+        return trips
+    rows = enumerate(zip(tokens["candidate_id"].tolist(), texts, inputs, strict=True))
+    for row, (token, text, ids) in rows:
+        trips[row] = ids == [*ahead, token, *behind] and (
+            text.removeprefix(" ").isalnum()
+            or conversations.plain(filled(frame.asked, text)) == before + text + after
+        )
+    return trips
 
 
 def framed(frame: Frame, responses: Sequence[Sequence[int] | np.ndarray]) -> Inputs:
