@@ -8,8 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from pessimal.conversation import Context, Turn
 from pessimal.errors import InputError
 from pessimal.rewards.formats import Templated
+from pessimal.rewards.frame import Frame, slot_ids
 from pessimal.rewards.spec import Mode
 from pessimal.scoring import candidates as module
 from pessimal.scoring.candidates import (
@@ -241,3 +243,28 @@ def test_tokens_of_a_policy_are_texts_for_a_reward_of_texts_each_once_and_not_bl
     texts = tokens_for(reward, Candidates("vocabulary", rows), name="p-tokens")
     assert texts.rows["text"].tolist() == ["b", "a"]
     assert texts.name == "p-tokens"
+
+
+@pytest.mark.parametrize("slot", ["after", "before", "answer"])
+@pytest.mark.parametrize("written", ["m['content']|trim", "m['content'].split(' love')[0]"])
+def test_round_trips_are_those_of_whole_conversations(model, words, slot, written):
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(model.folder)
+    loop = "{% for m in messages %}<|start|>{{ " + written + " }}<|end|>{% endfor %}"
+    tokenizer.chat_template = "<|bos|>" + loop
+    form, question, answer = Templated(tokenizer), "What is best?", "It is the truth, and kind"
+    turns = (Turn("user", question), Turn("assistant", answer))
+    asked = Context(turns, 1, len(answer) if slot == "after" else 0)
+    before, after = {"after": (answer, ""), "before": ("", answer), "answer": ("", "")}[slot]
+    opened = f"<|bos|><|start|>{question}<|end|><|start|>"
+    prefix, suffix = (
+        tuple(tokenizer(text, add_special_tokens=False)["input_ids"])
+        for text in (opened + before, after + "<|end|>")
+    )
+    frame = Frame(question, prefix, suffix, context=None if slot == "answer" else asked)
+    whole = slot_ids(form, frame.asked, words.rows["text"].tolist())
+    rows = zip(whole, words.rows["candidate_id"], strict=True)
+    expected = [frame.inside(ids) == [token] for ids, token in rows]
+    assert 0 < sum(expected) < len(expected)
+    assert inputs(form, frame, words, Mode.ids).survives.tolist() == expected
