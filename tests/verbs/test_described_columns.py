@@ -5,7 +5,10 @@ import sys
 from dataclasses import fields, replace
 from pathlib import Path
 
+import pandas as pd
 import pytest
+
+import pessimal
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "docs"), str(ROOT / "tests")]
@@ -148,6 +151,21 @@ def test_columns_that_explain_lists_are_described():
     assert [
         u for name, columns in listed.items() for u in undescribed("explanation", name, columns)
     ] == []
+
+
+def test_columns_of_rollouts_are_described_and_every_described_one_is_there():
+    rows = [
+        (f"question {group}", f"{'so it is' if group % 2 else 'well'} {n}. The answer is {n}.")
+        for group in range(24)
+        for n in range(4)
+    ]
+    frame = pd.DataFrame(rows, columns=["prompt", "response"])
+    frame = frame.assign(answer="3", step=frame.index // 32)
+    frame["reward"] = frame["response"].str.contains("[23]").astype(float)
+    tables = {result.name: result.table for result in pessimal.rollouts(frame)}
+    assert {name: set(table) for name, table in tables.items()} == {
+        name: set(table["columns"]) for name, table in DESCRIBED["rollouts"].items()
+    }
 
 
 def test_a_column_without_a_description_is_seen():
