@@ -49,6 +49,7 @@ PARTS = {
     "conformance": ("check", "`tables/NAME.parquet` in `conformance/NAME`"),
     "audit": ("audit", "`tables/NAME.parquet` in `audit/NAME`"),
     "census": ("scan FILE.py:FUNCTION tasks=FILE", "`tables/NAME.parquet` in `census/NAME`"),
+    "rollouts": ("rollouts FILE", "`tables/NAME.parquet` in `rollouts/NAME`"),
     "study": ("search -m hparams_search=…", "`tables/NAME.parquet` in `study/NAME`"),
 }
 """By type of artifact: what writes it, and where its tables are."""

@@ -76,7 +76,8 @@ class RolloutResults(Results):
     failures: tuple[str, ...] = ()
     """Reasons for which nobody should train on this reward, as sentences."""
     is_measured: bool = True
-    """Whether there is a truth or an answer, without which nothing is known to be paid wrongly."""
+    """Whether a truth or an answer is known of any rollout, without which nothing is known to be
+    paid wrongly."""
     notes: tuple[str, ...] = ()
     """What was left out and why, as sentences."""
 
@@ -113,7 +114,7 @@ def rollouts(
     reward: Any = None,
     truth: str | None = None,
     answer: str | None = None,
-    columns: Mapping[str, str] | None = None,
+    columns: Mapping[str, str | None] | None = None,
     where: str = "answer",
     tasks: str | Path | None = None,
     budget: str | None = None,
@@ -166,7 +167,7 @@ def rollouts(
     truths = [truths_of({"answer": text}) for text in frame.get("answer", [""] * len(frame))]
     graders = _open_graders(reward, frame, truths, tasks, work, options)
     sample = _prepare(frame, groups, truths, read.pairs, work, progress=progress)
-    notes = [note for note in read.notes if not (graders and note.startswith("No column"))]
+    notes = [note for note in read.notes if not (graders and note.startswith("No column is a"))]
     rewards = _score(sample, graders, read.rewards, work, notes, progress=progress)
     end = time.monotonic() + (math.inf if budget is None else parse_duration(budget))
     results = [_signal_result(rewards, sample)]
@@ -195,7 +196,7 @@ def rollouts(
     shutil.rmtree(work, ignore_errors=True)
     done = RolloutResults(results, folder=folder)
     done.failures, done.notes = tuple(failures), tuple(notes)
-    done.is_measured = sample.right is not None
+    done.is_measured = sample.right is not None and bool(np.isfinite(sample.right).any())
     return done
 
 
@@ -243,11 +244,12 @@ def _open_graders(
 
 
 def _tasks_text(frame: pd.DataFrame, truths: Sequence[tuple[str, ...]]) -> str:
-    """A line of JSON for each prompt, with its true answer under every name that graders read."""
+    """A line of JSON for each prompt, with its true answer under every name that graders read; an
+    empty text where it is unknown, as the trainer would have it."""
     rows: dict[str, dict[str, str]] = {}
     for prompt, texts in zip(frame["prompt"], truths, strict=True):
-        if texts:
-            rows.setdefault(prompt, {"prompt": prompt} | dict.fromkeys(TRUTHS, texts[0]))
+        row = {"prompt": prompt} | dict.fromkeys(TRUTHS, texts[0] if texts else "")
+        rows.setdefault(prompt, row)
     return "".join(json.dumps(row) + "\n" for row in rows.values())
 
 
@@ -436,9 +438,10 @@ def _wrong_result(
     paid = rewards >= line
     rated = (~paid if refused else paid)[rows].astype(float)
     table, reasons = pd.DataFrame(columns=[*WRONG, "reward"]), list[str]()
-    rate, low, high = (
-        share_interval(rated, sample.groups[rows]) if rows.any() else (np.nan, np.nan, np.nan)
-    )
+    graded = len(np.unique(rewards)) > 2
+    rate = low = high = np.nan
+    if rows.any() and not (graded and refused):
+        rate, low, high = share_interval(rated, sample.groups[rows])
     n = int(rows.sum())
     if n:
         found = [_core_row(sample, core, rows, rated) for core in cores]
@@ -447,11 +450,15 @@ def _wrong_result(
         table = pd.DataFrame(found, columns=[*WRONG, "reward"]).assign(n=n, reward=column)
     verb = "is not paid" if refused else "is paid"
     shares = f"{rate:.1%} of {n:,} {kind} rollouts"
-    headline = f"{shares} {'are not paid' if refused else 'are paid'}." if n else ""
+    headline = f"{shares} {'are not paid' if refused else 'are paid'}" if n else f"None is {kind}"
+    if n and graded:  # half of the right ones are below their own median, whatever the reward
+        headline = f"{shares} get as much as the median right one"
+        headline = f"{n:,} right rollouts get graded rewards" if refused else headline
     if len(table):
         which, first = table["kind"].iloc[0], str(table["feature"].iloc[0])
         first = literal(first, limit=60) if which in TEXTS else first
-        headline = f"{headline[:-1]}; first of all: {first}."
+        headline += f"; {'least' if graded and refused else 'first of all'}: {first}"
+    headline += "."
     if not refused and n and low > MAX_NATURAL:
         reasons.append(f"{shares} are paid (95 % interval {low:.1%} to {high:.1%}).")
     reasons += [
@@ -462,7 +469,8 @@ def _wrong_result(
     reasons += [f"A {kind} answer {verb}: {core.feature}." for core in cores if core.kind != "text"]
     result = Result(
         name, table, headline, method="rollouts", weight=float(len(table) > 0),
-        summary={f"{name}/rate": rate, f"{name}/low": low, f"{name}/high": high, f"{name}/n": n},
+        summary={f"{name}/rate": rate, f"{name}/low": low, f"{name}/high": high, f"{name}/n": n,
+                 f"{name}/graded": graded},
     )  # fmt: skip
     return result, reasons
 
@@ -474,11 +482,13 @@ def _core_row(
     row = {"kind": core.kind, "feature": core.feature, "aliases": "", "phi": np.nan}
     row |= {"calls": core.calls, "confirmed": core.confirmed, "p_corrected": np.nan, "steps": ""}
     row |= {"share": np.nan, "paid_with": np.nan, "paid_without": np.nan}
+    example = core.example
     if core.kind == "text":
-        numbers = np.flatnonzero(rows)
-        has = np.array([core.feature in sample.responses[n] for n in numbers])
-        row |= _shares(has, rated)
-    return row | {"example": halving.excerpt(sample.responses[core.example], core.feature)}
+        has = contain(sample.responses, core.feature).astype(bool)
+        row |= _shares(has[rows], rated)
+        example = int(has.argmax()) if example is None and has.any() else example
+    response = "" if example is None else sample.responses[example]
+    return row | {"example": halving.excerpt(response, core.feature)}
 
 
 def _shares(has: np.ndarray, rated: np.ndarray) -> dict[str, float]:
@@ -517,9 +527,9 @@ def _statistics_rows(
         has = choice.values > (
             0.5 if set(np.unique(choice.values)) <= {0.0, 1.0} else np.median(choice.values)
         )
-        row |= _shares(has, rated) | {"steps": _steps_text(sample, numbers, has, rated)}
-        paid = np.flatnonzero(has & (rated > 0))
-        example = responses[int(paid[0])] if len(paid) else ""
+        row |= _shares(has, rated if two else rewards[numbers])
+        row |= {"steps": _steps_text(sample, numbers, has, rated)}
+        example = responses[int(np.where(has, outcome, -np.inf).argmax())] if has.any() else ""
         found.append(row | {"example": halving.excerpt(example, choice.feature.name)})
     return found
 
@@ -569,7 +579,7 @@ def _paid_result(sample: Sample, column: str, rewards: np.ndarray, *, seed: int)
         return Result("paid", table, "Nothing is paid for beyond chance.", method="rollouts")
     first = table.iloc[0]
     verb = "pays for" if first.paid_more > 0 else "costs"
-    words = literal(first.feature, limit=60) if first.kind == "text" else first.feature
+    words = literal(first.feature, limit=60) if first.kind in TEXTS else first.feature
     headline = f"The reward {verb} {words}: {first.paid_more:+.2f} within prompts."
     plot = Forest.of(PAID, row="feature", xlabel="reward with it less without it")
     return Result.of_row(first, "paid", table, PAID, headline, method="rollouts", plot=plot)
@@ -651,11 +661,11 @@ def _drift_result(
     count = int(holds.sum())
     verb = "will be amplified or fade" if name == "amplified" else "grew or faded"
     headline = f"{count:,} of {len(table):,} features {verb} beyond chance."
-    data = rows.loc[unlike[:MAX_SHOWN]]
-    plot = Forest.of(effect, row="feature", xlabel=effect.label, data=data)
-    first = rows.iloc[0]
+    plot = Forest.of(effect, row="feature", xlabel=effect.label, data=rows.loc[unlike[:MAX_SHOWN]])
+    if not len(rows):
+        return Result(name, rows, "No feature varies.", method="rollouts")
     return Result.of_row(
-        *(first, name, rows, effect, headline), method="rollouts", plot=plot, share=0.5
+        *(rows.iloc[0], name, rows, effect, headline), method="rollouts", plot=plot, share=0.5
     )
 
 
@@ -664,7 +674,7 @@ def _drift_result(
 
 def _hide(result: Result) -> Result:
     """The result without texts of rollouts."""
-    table = result.table.copy()
+    table, headline = result.table.copy(), result.headline
     texts = {"feature", "aliases", "alike", "example"} & set(table.columns)
     secret = table.get("kind", pd.Series(dtype=str)).isin(TEXTS)
     for name in texts:
@@ -672,11 +682,15 @@ def _hide(result: Result) -> Result:
         digests = column.map(lambda text: hashlib.sha256(text.encode()).hexdigest()[:8])
         hidden = secret if name == "feature" else pd.Series(True, table.index)
         table[name] = column.where(~hidden, "text " + digests if name == "feature" else "")
+    if secret.any() and "feature" in table:
+        first = int(secret.to_numpy().argmax())
+        text, digest = (str(each["feature"].iloc[first]) for each in (result.table, table))
+        headline = headline.replace(literal(text, limit=60), digest)
     plot = result.plot
     if plot is not None:
         data = table if plot.data is None else table.loc[plot.data.index]
         plot = replace(plot, data=data)
-    return replace(result, table=table, plot=plot, headline=result.headline.split(";")[0])
+    return replace(result, table=table, plot=plot, headline=headline)
 
 
 def _write_tests(results: Sequence[Result], sample: Sample, reward: Any) -> dict[str, str]:

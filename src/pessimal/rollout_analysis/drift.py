@@ -125,11 +125,14 @@ def _covariance(
     sums = (features.matrix @ member).tocsr()
     squares = sums.multiply(sums).sum(axis=1)
     numbers = features.numbers.to_numpy(dtype=float) * weights[:, None]
-    by_group = np.stack([np.bincount(groups, column) for column in numbers.T], axis=1)
+    by_group = np.array([np.bincount(groups, column) for column in numbers.T])
+    by_group = by_group.reshape(-1, len(sizes)).T
     mean = np.append(np.asarray(sums.sum(axis=1)).ravel(), by_group.sum(axis=0)) / n
     square = np.append(np.asarray(squares).ravel(), np.square(by_group).sum(axis=0)) / n**2
     g = len(sizes)
-    return mean, np.sqrt(np.maximum(square - mean**2 / g, 0.0) * g / max(g - 1, 1))
+    if g == 1:
+        return mean, np.full(len(mean), np.nan)
+    return mean, np.sqrt(np.maximum(square - mean**2 / g, 0.0) * g / (g - 1))
 
 
 def measure_growth(features: Features, groups: np.ndarray, step: np.ndarray) -> pd.DataFrame:

@@ -193,7 +193,7 @@ def _frequent(
     stands first, their responses as a sparse matrix has them, and how many are not frequent."""
     numbered = np.full(len(keys), -1, dtype=np.int64)
     first: list[int] = []
-    bounds, columns, rare = [np.zeros(1, np.int64)], [np.zeros(0, np.int32)], 0
+    sizes, columns, rare = [np.zeros(1, np.int64)], [np.zeros(0, np.int32)], 0
     parts = -(-len(keys) // MAX_SORTED)
     for part in range(parts):
         at = np.flatnonzero((keys >= 0) & (keys % parts == part))
@@ -214,8 +214,9 @@ def _frequent(
         numbered[at[kept]] = number[which[kept]]
         first += at[starts[frequent]].tolist()
         columns.append(has[kept & new_pair])
-        bounds.append(np.cumsum(counts[frequent]) + bounds[-1][-1])
-    return numbered, first, (np.concatenate(bounds), np.concatenate(columns)), rare
+        sizes.append(counts[frequent])
+    bounds = np.cumsum(np.concatenate(sizes))
+    return numbered, first, (bounds, np.concatenate(columns)), rare
 
 
 def _end_flags(responses: Sequence[str]) -> Iterator[tuple[Feature, np.ndarray]]:
@@ -281,8 +282,8 @@ def _flags(
 def _merge_equal(
     features: list[Feature], matrix: sparse.csr_matrix, rows: np.ndarray
 ) -> tuple[list[Feature], sparse.csr_matrix]:
-    """One feature for those of the same responses: a shape before a text, the longest text, with
-    the others as its aliases."""
+    """One feature for those of the same responses: a length, else another shape, else the longest
+    text, with the others as its aliases."""
     marks = np.random.default_rng(0).integers(0, 2**63, matrix.shape[1], dtype=np.uint64)
     sums = np.append(np.uint64(0), np.cumsum(marks[matrix.indices]))  # wraps around
     digests = sums[matrix.indptr[1:]] - sums[matrix.indptr[:-1]]
@@ -290,8 +291,9 @@ def _merge_equal(
     for row in rows.tolist():
         alike.setdefault(int(digests[row]), []).append(row)
     merged, chosen = [], []
+    rank = {"length": 0, "tolerance": 1, "text": 3}
     for members in alike.values():
-        members.sort(key=lambda row: (features[row].kind == "text", -len(features[row].name)))
+        members.sort(key=lambda row: (rank.get(features[row].kind, 2), -len(features[row].name)))
         texts = [features[row].name for row in members[1 : MAX_ALIASES + 1]]
         merged.append(Feature(features[members[0]].kind, features[members[0]].name, tuple(texts)))
         chosen.append(members[0])
@@ -327,14 +329,29 @@ def grade_answers(
     right, errors = np.full((2, len(responses)), np.nan)
     for index, (response, texts) in enumerate(zip(responses, truths, strict=True)):
         answer = own_answer(response)
-        if not answer or not texts:
+        if not texts:
+            continue
+        if not answer:
+            right[index] = _grade_end(response, texts)
             continue
         right[index] = any(contains(answer, text) for text in texts)
-        number = NUMBER.search(answer)
-        value, true = value_of(number[0]) if number else None, value_of(texts[0])
+        number = NUMBER.search(answer.partition("\\")[0])
+        value, true = value_of(answer), value_of(texts[0])
+        value = value_of(number[0]) if value is None and number else value
         if value is not None and true:
             errors[index] = float(value - true) / abs(float(true))
     return right, errors
+
+
+def _grade_end(response: str, truths: Sequence[str]) -> float:
+    """Whether a response in no format is right: 1 where its last words are the answer, 0 where the
+    answer stands nowhere, else NaN, as for numbers and for no response."""
+    if not response.strip() or any(value_of(text) is not None for text in truths):
+        return np.nan
+    words = response.split()
+    if any(contains(" ".join(words[-len(text.split()) :]), text) for text in truths):
+        return 1.0
+    return np.nan if any(contains(response, text) for text in truths) else 0.0
 
 
 # --- Shapes.

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import pandas as pd
 
 from pessimal.checking.grader_strings import FORMATS, contains, value_of, wrong_answers
 from pessimal.progress import steps
@@ -52,6 +51,8 @@ class Grader:
     calls: int = 0
     formats: list[str] = field(default_factory=list)
     """Formats that it reads: it pays the right answer in them and no wrong one."""
+    _wrong: dict[tuple[str, ...], str] = field(default_factory=dict)
+    """By true answers: a wrong one."""
 
     def pays(self, asked: Sequence[tuple[int, str]]) -> np.ndarray:
         """(n,) whether each response is paid."""
@@ -65,7 +66,11 @@ class Grader:
 
     def wrong(self, rollout: int) -> str:
         """An answer of another rollout that is wrong for this one."""
-        return wrong_answers(self.truths[rollout], [other[0] for other in self.truths[:200]])[0]
+        truths = tuple(self.truths[rollout])
+        if truths not in self._wrong:
+            others = [other[0] for other in self.truths[:200] if other]
+            self._wrong[truths] = wrong_answers(truths, others)[0]
+        return self._wrong[truths]
 
     def read_formats(self, rollouts: Sequence[int]) -> None:
         """Find the formats that it reads, those of most of some rollouts first."""
@@ -119,6 +124,14 @@ def halve(text: str, paid: Callable[[str], bool]) -> str:
     return text[low:]
 
 
+def blot(text: str) -> str:
+    """A text of the same length, words and lines that says nothing: one character which it has not
+    stands for each of its own."""
+    marks = "xqzjkvwyufh" + "".join(map(chr, range(0x100, 0x180)))
+    mark = next((letter for letter in marks if letter not in text), marks[-1])
+    return re.sub(r"\S", mark, text)
+
+
 @dataclass
 class Core:
     """A text that is paid whatever the answer, or that keeps a right answer from being paid."""
@@ -131,8 +144,8 @@ class Core:
     """Share of unrelated rollouts in which it works."""
     rollouts: int
     """Rollouts that gave it."""
-    example: int
-    """The first of these."""
+    example: int | None
+    """The first of these; None where no rollout gave it."""
 
 
 def find_cores(
@@ -176,8 +189,8 @@ def find_cores(
             if known:
                 known[0].rollouts += 1
                 continue
-            if works(rollout, "") or not works(rollout, body):
-                continue
+            if works(rollout, "") or not works(rollout, body) or works(rollout, blot(body)):
+                continue  # `try_lengths` is for what is paid for its length
             if not refused:
                 without = remove_truth(body, grader.truths[rollout], wrong)
                 if not works(rollout, without):
@@ -194,6 +207,9 @@ def find_cores(
                 continue
             share = confirm(grader, text, responses, unrelated, refused=refused)
             cores["text", text] = Core("text", text, grader.calls - calls, share, 1, rollout)
+    if not refused and ANYWHERE not in cores and not grader.is_over:
+        share = confirm(grader, None, responses, unrelated)
+        cores[ANYWHERE] = Core(*ANYWHERE, 2 * UNRELATED, share, 0, None)
     confirmed = [core for core in cores.values() if core.confirmed > MOST]
     return sorted(confirmed, key=lambda core: -core.rollouts)
 
@@ -257,15 +273,14 @@ def graft(
             calls = grader.calls
             share = confirm(grader, text, responses, unrelated)
             if share > MOST:
-                cores.append(Core("text", text, grader.calls - calls, share, 0, rollout))
+                cores.append(Core("text", text, grader.calls - calls, share, 0, None))
     return cores
 
 
 def try_tolerances(grader: Grader, rollouts: Sequence[int]) -> list[Core]:
-    """The relative errors of numbers that are paid in the formats that the grader reads."""
+    """The largest relative error of numbers that is paid in the formats that the grader reads."""
     numeric = [r for r in rollouts if value_of(grader.truths[r][0])][:UNRELATED]
-    cores = list[Core]()
-    for near in NEAR:
+    for near in reversed(NEAR):
         asked = []
         for rollout in numeric:
             value = value_of(grader.truths[rollout][0])
@@ -276,8 +291,8 @@ def try_tolerances(grader: Grader, rollouts: Sequence[int]) -> list[Core]:
         share = float(grader.pays(asked).mean()) if len(asked) >= 5 else 0.0
         if share > MOST:
             words = f"an error of {near:.0%}"
-            cores.append(Core("tolerance", words, len(asked), share, len(asked), asked[0][0]))
-    return cores
+            return [Core("tolerance", words, len(asked), share, len(asked), None)]
+    return []
 
 
 def try_lengths(grader: Grader, responses: Sequence[str], unrelated: Sequence[int]) -> list[Core]:
@@ -298,25 +313,7 @@ def try_lengths(grader: Grader, responses: Sequence[str], unrelated: Sequence[in
     if not paid or len(paid) == len(SIZES):
         return []
     words = f"lengths of about {paid[0]:,} to {paid[-1]:,} characters"
-    return [Core("length", words, len(SIZES) * len(some), max(shares), len(some), some[0])]
-
-
-def cores_table(cores: Sequence[Core], responses: Sequence[str]) -> pd.DataFrame:
-    """A row for each core, with an example."""
-    return pd.DataFrame(
-        [
-            {
-                "kind": core.kind,
-                "feature": core.feature,
-                "calls": core.calls,
-                "confirmed": core.confirmed,
-                "rollouts": core.rollouts,
-                "example": excerpt(responses[core.example], core.feature),
-            }
-            for core in cores
-        ],
-        columns=["kind", "feature", "calls", "confirmed", "rollouts", "example"],
-    )
+    return [Core("length", words, len(SIZES) * len(some), max(shares), len(some), None)]
 
 
 def excerpt(response: str, text: str, *, size: int = 160) -> str:

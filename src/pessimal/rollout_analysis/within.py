@@ -37,8 +37,10 @@ def center(values: np.ndarray, groups: np.ndarray) -> np.ndarray:
     """Values (n,) or (n, m) less their means in groups (n,), whole numbers from 0."""
     counts = np.maximum(np.bincount(groups), 1)
     columns = values[:, None] if values.ndim == 1 else values
-    means = [np.bincount(groups, column) / counts for column in columns.T]
-    return values - np.stack(means, axis=1)[groups].reshape(values.shape)
+    means = np.empty((len(counts), columns.shape[1]))
+    for at, column in enumerate(columns.T):
+        means[:, at] = np.bincount(groups, column) / counts
+    return values - means[groups].reshape(values.shape)
 
 
 def contain(responses: Sequence[str], text: str) -> np.ndarray:
@@ -260,6 +262,8 @@ def name_paid(
 
     Source: Wasserman & Roeder 2009 (screen on one part, test on the other).
     """
+    if groups.max() + 1 < 2 * MIN_LIVE:
+        return []
     half = np.random.default_rng(seed).permutation(int(groups.max()) + 1) % 2
     sides = [Within(features, groups, half[groups] == side) for side in (0, 1)]
     rows = list[dict[str, float]]()

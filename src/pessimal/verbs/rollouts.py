@@ -1,5 +1,7 @@
 """`pessimal rollouts FILE`: what a reward pays for in what a policy wrote."""
 
+from dataclasses import asdict
+
 import pandas as pd
 from rich.text import Text
 
@@ -26,9 +28,10 @@ def run(config: RolloutsConfig) -> None:
     """
     quiet_libraries()
     assert config.file is not None
-    names = ("columns", "tasks", "budget", "scaled", "private", "name", "seed", "progress")
+    names = ("tasks", "budget", "scaled", "private", "name", "seed", "progress")
     results = rollouts(
         config.file,
+        columns=asdict(config.columns),
         reward=config.reward if len(config.reward) > 1 else next(iter(config.reward), None),
         where=config.where.value,
         cache=config.paths.cache,
@@ -61,22 +64,29 @@ def describe_rollouts(results: RolloutResults) -> list[Text]:
 
 def _describe_features(result: Result) -> list[str]:
     table = result.table
-    if result.name == "amplified" and result.plot is not None and result.plot.data is not None:
+    if result.plot is not None and result.plot.data is not None:  # without what is alike
         table = result.plot.data
-        table = table[table["p_corrected"] <= LEVEL]
     rows = table.head(MAX_FEATURES).to_dict("records") if "feature" in table else []
     if result.name in ("wrongly_paid", "wrongly_refused"):
-        return [_describe_wrong(row) for row in rows]
-    if result.name == "amplified" and rows:
-        return [", ".join(f"{_name(row)} {row['drift']:+.3f}" for row in rows)]
+        graded = bool(result.summary[f"{result.name}/graded"])
+        says = "the grader pays it in {:.0%} of unrelated wrong rollouts"
+        if result.name == "wrongly_refused":
+            says = "with it {:.0%} of right answers are not paid"
+        return [_describe_wrong(row, says, graded=graded) for row in rows]
+    rows = [row for row in rows if row.get("p_corrected", 1) <= LEVEL]
+    column = {"amplified": "drift", "growth": "slope"}.get(result.name)
+    if column and rows:
+        return [", ".join(f"{_name(row)} {row[column]:+.2g}" for row in rows)]
     return []
 
 
-def _describe_wrong(row: dict) -> str:
+def _describe_wrong(row: dict, says: str, *, graded: bool) -> str:
     """A feature that is paid wrongly, on one line, with an example."""
     words = _name(row)
     if pd.notna(row["confirmed"]):
-        words += f": the grader pays it in {row['confirmed']:.0%} of unrelated wrong rollouts"
+        words += f": {says.format(row['confirmed'])}"
+    elif pd.notna(row["paid_with"]) and graded:
+        words += f": reward {row['paid_with']:.2f} with it, {row['paid_without']:.2f} without"
     elif pd.notna(row["paid_with"]):
         words += f": {row['paid_with']:.0%} with it, {row['paid_without']:.0%} without"
     return (

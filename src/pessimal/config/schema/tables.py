@@ -285,6 +285,36 @@ class Part(Enum):
 
 
 @dataclass
+class RolloutColumns:
+    """Columns of rollouts by what they hold, where they are not recognised."""
+
+    prompt: str | None = None
+    """The prompt: a text, or a conversation."""
+    response: str | None = None
+    """What the policy wrote."""
+    reward: str | None = None
+    """The reward."""
+    truth: str | None = None
+    """A trusted reward, as a number."""
+    answer: str | None = None
+    """The true answer, as a text."""
+    group: str | None = None
+    """Rollouts that are compared have the same value; those of one prompt by default."""
+    step: str | None = None
+    """The step of training."""
+    advantage: str | None = None
+    """The trainer's own advantage."""
+    response_a: str | None = None
+    """The first response of a pair."""
+    response_b: str | None = None
+    """The second response of a pair."""
+    label: str | None = None
+    """A pair's better response."""
+    preference: str | None = None
+    """By how much, or with what probability, one response of a pair is preferred."""
+
+
+@dataclass
 class RolloutsConfig(TaskConfig):
     """`pessimal rollouts FILE`: what a reward pays for in rollouts, what it pays for wrongly, what
     training on it will amplify."""
@@ -292,9 +322,8 @@ class RolloutsConfig(TaskConfig):
     file: str | None = None
     """The file that a trainer wrote, or a folder with one for each step; typed as the word behind
     the verb."""
-    columns: dict[str, str] = field(default_factory=dict)
-    """Columns by what they hold, where they are not recognised: prompt, response, reward, truth,
-    answer, group, step, advantage, response_a, response_b, label, preference."""
+    columns: RolloutColumns = field(default_factory=RolloutColumns)
+    """Columns by what they hold, where they are not recognised."""
     where: Part = Part.answer
     """The part of a response that counts: answer, thought (inside <think>), or all."""
     reward: Texts = field(default_factory=list)
