@@ -459,7 +459,7 @@ def _wrong_result(
         first = literal(first, limit=60) if which in TEXTS else first
         headline += f"; {'least' if graded and refused else 'first of all'}: {first}"
     headline += "."
-    if not refused and n and low > MAX_NATURAL:
+    if not refused and not graded and n and low > MAX_NATURAL:
         reasons.append(f"{shares} are paid (95 % interval {low:.1%} to {high:.1%}).")
     reasons += [
         f"A {kind} answer {verb} where the response contains {literal(core.feature, limit=60)}."

@@ -438,7 +438,8 @@ def _rollouts(evidence: Mapping[str, Result], threshold: Threshold) -> Fields:
     if result is None or not result.summary["wrongly_paid/n"]:
         return None
     rate, low, high, n = (result.summary[f"wrongly_paid/{k}"] for k in ("rate", "low", "high", "n"))
-    verdict = interval_verdict(low, high, limit=threshold.limit, holds=low > 0)
+    limit = None if result.summary["wrongly_paid/graded"] else threshold.limit
+    verdict = interval_verdict(low, high, limit=limit, holds=low > 0)
     cores = result.table["confirmed"].notna() if len(result.table) else pd.Series(dtype=bool)
     return _fields(result, FAIL if cores.any() else verdict, rate, low, high, n=n)
 

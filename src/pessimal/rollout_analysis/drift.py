@@ -98,8 +98,8 @@ def forecast_drift(
     centred = center(rewards, groups)
     advantage = advantages(rewards, groups, scaled=scaled) if given is None else given
     eta = np.sqrt(2 * KL / max(float(np.square(advantage).mean()), 1e-300))
-    drift, error = _covariance(features, eta * advantage, groups)
-    low, high, p = interval(drift, error, max(int(groups.max()), 1), confidence=0.95)
+    drift, error, freedom = _covariance(features, eta * advantage, groups)
+    low, high, p = interval(drift, error, freedom, confidence=0.95)
     columns = {
         "feature": [feature.name for feature in features.features],
         "kind": [feature.kind for feature in features.features],
@@ -117,9 +117,9 @@ def forecast_drift(
 
 def _covariance(
     features: Features, weights: np.ndarray, groups: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """(features,) mean products with weights (n,) whose mean in each group is 0, and their standard
-    errors by group."""
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(features,) mean products with weights (n,) whose mean in each group is 0, their standard
+    errors by group, and the degrees of freedom: the groups that a product is not 0 in, less one."""
     n, sizes = len(weights), np.bincount(groups)
     member = sparse.csr_matrix((weights, (np.arange(n), groups)), shape=(n, len(sizes)))
     sums = (features.matrix @ member).tocsr()
@@ -130,13 +130,19 @@ def _covariance(
     mean = np.append(np.asarray(sums.sum(axis=1)).ravel(), by_group.sum(axis=0)) / n
     square = np.append(np.asarray(squares).ravel(), np.square(by_group).sum(axis=0)) / n**2
     g = len(sizes)
+    sums.data[np.abs(sums.data) < 1e-12] = 0.0
+    sums.eliminate_zeros()
+    taking_part = np.append(sums.getnnz(axis=1), np.count_nonzero(by_group, axis=0))
+    freedom = np.maximum(taking_part - 1, 1)
     if g == 1:
-        return mean, np.full(len(mean), np.nan)
-    return mean, np.sqrt(np.maximum(square - mean**2 / g, 0.0) * g / (g - 1))
+        return mean, np.full(len(mean), np.nan), freedom
+    error = np.sqrt(np.maximum(square - mean**2 / g, 0.0) * g / (g - 1))
+    return mean, error, freedom
 
 
 def measure_growth(features: Features, groups: np.ndarray, step: np.ndarray) -> pd.DataFrame:
-    """The slope of each feature's mean on the step, between prompts, with errors by group."""
+    """The slope of each feature's mean on the step, between prompts, with errors by group; a
+    feature that few groups have has as few degrees of freedom."""
     about, sizes = step - step.mean(), np.bincount(groups)
     square = float((about**2).sum())
     n, g = len(step), len(sizes)
@@ -154,7 +160,9 @@ def measure_growth(features: Features, groups: np.ndarray, step: np.ndarray) -> 
         sums = np.add.reduceat(left, np.flatnonzero(np.append(True, groups[1:] != groups[:-1])))
         slopes[part] = slope
         errors[part] = np.sqrt((sums**2).sum(axis=0) * g / max(g - 1, 1)) / square
-    low, high, p = interval(slopes, errors, max(g - 2, 1), confidence=0.95)
+    member = sparse.csr_matrix((np.ones(n, np.float32), (np.arange(n), groups)))
+    holding = np.append((features.matrix @ member).getnnz(axis=1), [g] * features.numbers.shape[1])
+    low, high, p = interval(slopes, errors, np.maximum(holding - 2, 1), confidence=0.95)
     table = pd.DataFrame(
         {
             "feature": [feature.name for feature in features.features],

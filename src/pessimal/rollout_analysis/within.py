@@ -14,7 +14,7 @@ from pessimal.analyses.nulls import interval
 from pessimal.rollout_analysis.features import Feature, Features
 from pessimal.statistics import LEVEL, holm
 
-PERMUTATIONS = 200
+PERMUTATIONS, HALF_PERMUTATIONS = 200, 100
 MIN_LIVE = 10
 """Groups in which both a feature and the rewards vary that a question needs."""
 SAME = 0.9
@@ -153,6 +153,7 @@ def select_forward(
     pairs: bool = False,
     at_most: int = MAX_SELECTED,
     level: float = LEVEL,
+    draws: int = PERMUTATIONS,
 ) -> list[Selected]:
     """Features in the order in which each explains most of what the earlier ones leave, as long as
     each is significant among all features.
@@ -168,6 +169,7 @@ def select_forward(
         pairs: as in `Within.largest`.
         at_most: features.
         level: of the permutation test of each.
+        draws: permutations.
 
     Source: Westfall & Young 1993 (the largest of all statistics under permutation).
     """
@@ -191,7 +193,7 @@ def select_forward(
             texts = [index for index in top.tolist() if names[index].kind == "text"]
             choice = _sharpen(within, rest, choice, texts, responses)
         family = np.array(lengths) if lengths else None
-        largest = within.largest(rest, family, pairs=pairs, seed=len(selected))
+        largest = within.largest(rest, family, pairs=pairs, seed=len(selected), draws=draws)
         p = p_of_largest(choice.phi, largest)
         if p <= level and (choice.phi > 0 or not positive):
             selected.append(replace(choice, p=p))
@@ -269,7 +271,11 @@ def name_paid(
     rows = list[dict[str, float]]()
     for side, other in (sides, sides[::-1]):
         chosen = select_forward(
-            *(side, rewards[side.rows]), lengths_first=True, pairs=pairs, level=HALF_LEVEL
+            *(side, rewards[side.rows]),
+            lengths_first=True,
+            pairs=pairs,
+            level=HALF_LEVEL,
+            draws=HALF_PERMUTATIONS,
         )
         centred = center(rewards[other.rows], other.groups)
         before = np.zeros((len(centred), 0))
