@@ -136,11 +136,10 @@ def make_features(
             step(f"{len(texts):,} of them")
     blocks += _flags(_end_flags(responses), groups, least)
     blocks += _flags(_number_flags(numbers, errors), groups, least)
-    features = [feature for names, _ in blocks for feature in names]
-    matrix = sparse.vstack([matrix for _, matrix in blocks], format="csr")
-    common = np.diff(matrix.indptr) > MAX_SHARE * n
+    counts = np.concatenate([np.diff(matrix.indptr) for _, matrix in blocks])
+    common = counts > MAX_SHARE * n
     left_out["in nearly all responses"] = int(common.sum())
-    features, matrix = _merge_equal(features, matrix, np.flatnonzero(~common))
+    features, matrix = _merge_equal(blocks, np.flatnonzero(~common))
     numbers = numbers.loc[:, numbers.nunique() > 1]
     features += [Feature(_kind_of(name), f"{name} (number)") for name in numbers]
     numbers = numbers.apply(lambda column: np.log1p(column) if column.max() > 1 else column)
@@ -168,11 +167,11 @@ def _ngrams(
     flat = np.concatenate([*pieces, np.zeros(0, np.int32)])  # (positions,)
     document = np.repeat(np.arange(len(responses), dtype=np.int32), lengths)
     del pieces, ids
-    known, keys_known = flat.astype(np.int64), len(names)
+    known, keys_known = flat, len(names)
     for length in range(1, LONGEST + 1):
         if length > 1:
             follows = (document[1:] == document[:-1]) & (known[1:] >= 0) & (known[:-1] >= 0)
-            keys = np.where(follows, known[:-1] * keys_known + known[1:], -1)
+            keys = np.where(follows, known[:-1] * np.int64(keys_known) + known[1:], -1)
             keys = np.append(keys, -1)
         else:
             keys = known
@@ -191,7 +190,7 @@ def _frequent(
 ) -> tuple[np.ndarray, list[int], tuple[np.ndarray, np.ndarray], int]:
     """The frequent keys, numbered anew at each position (-1 elsewhere), the position at which each
     stands first, their responses as a sparse matrix has them, and how many are not frequent."""
-    numbered = np.full(len(keys), -1, dtype=np.int64)
+    numbered = np.full(len(keys), -1, dtype=np.int32)
     first: list[int] = []
     sizes, columns, rare = [np.zeros(1, np.int64)], [np.zeros(0, np.int32)], 0
     parts = -(-len(keys) // MAX_SORTED)
@@ -280,24 +279,36 @@ def _flags(
 
 
 def _merge_equal(
-    features: list[Feature], matrix: sparse.csr_matrix, rows: np.ndarray
+    blocks: list[tuple[list[Feature], sparse.csr_matrix]], rows: np.ndarray
 ) -> tuple[list[Feature], sparse.csr_matrix]:
-    """One feature for those of the same responses: a length, else another shape, else the longest
-    text, with the others as its aliases."""
-    marks = np.random.default_rng(0).integers(0, 2**63, matrix.shape[1], dtype=np.uint64)
-    sums = np.append(np.uint64(0), np.cumsum(marks[matrix.indices]))  # wraps around
-    digests = sums[matrix.indptr[1:]] - sums[matrix.indptr[:-1]]
+    """One feature for those of the same responses, of some rows of the blocks: a length, else
+    another shape, else the longest text, with the others as its aliases. Empties the blocks."""
+    features = [feature for names, _ in blocks for feature in names]
+    marks = np.random.default_rng(0).integers(0, 2**63, blocks[0][1].shape[1], dtype=np.uint64)
+    digests = np.concatenate([_digest_rows(matrix, marks) for _, matrix in blocks])
     alike: dict[int, list[int]] = {}
     for row in rows.tolist():
         alike.setdefault(int(digests[row]), []).append(row)
-    merged, chosen = [], []
+    merged: dict[int, Feature] = {}
     rank = {"length": 0, "tolerance": 1, "text": 3}
     for members in alike.values():
         members.sort(key=lambda row: (rank.get(features[row].kind, 2), -len(features[row].name)))
         texts = [features[row].name for row in members[1 : MAX_ALIASES + 1]]
-        merged.append(Feature(features[members[0]].kind, features[members[0]].name, tuple(texts)))
-        chosen.append(members[0])
-    return merged, matrix[chosen]
+        first = features[members[0]]
+        merged[members[0]] = Feature(first.kind, first.name, tuple(texts))
+    rows, parts, start = np.array(sorted(merged), dtype=np.int64), list[sparse.csr_matrix](), 0
+    while blocks:  # one at a time, which bounds the memory
+        names, matrix = blocks.pop(0)
+        end = start + len(names)
+        parts.append(matrix[rows[(rows >= start) & (rows < end)] - start])
+        start = end
+    return [merged[row] for row in rows.tolist()], sparse.vstack(parts, format="csr")
+
+
+def _digest_rows(matrix: sparse.csr_matrix, marks: np.ndarray) -> np.ndarray:
+    """(rows,) the sums, which wrap around, of the marks (n,) of the responses of each row."""
+    sums = np.append(np.uint64(0), np.cumsum(marks[matrix.indices]))
+    return sums[matrix.indptr[1:]] - sums[matrix.indptr[:-1]]
 
 
 # --- The answer that a response gives.
