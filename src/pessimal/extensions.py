@@ -13,8 +13,8 @@ Kind = TypeVar("Kind")
 
 
 def installed(group: str) -> dict[str, Any]:
-    """What installed packages offer under an entry point group, `module:name → object`, in order of
-    name.
+    """Objects that installed packages offer under an entry point group, `module:name → object`, in
+    order of name.
 
     Raises:
         ConfigError: one of them cannot be imported.

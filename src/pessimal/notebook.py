@@ -11,7 +11,7 @@ from pessimal.texts import literal, significant
 RANKS = 10
 """Candidates shown at each end."""
 ROWS = 8
-"""Of a result's table."""
+"""Rows of a result's table that are shown."""
 
 
 def score_table_html(table: ScoreTable) -> str:

@@ -1,4 +1,4 @@
-"""How far work is: a bar where there is a terminal, log lines every few seconds where there is
+"""Progress of work: a bar where there is a terminal, log lines every few seconds where there is
 none. Nothing is silent for longer."""
 
 import logging
@@ -25,7 +25,7 @@ EVERY, SELDOM = 5, 30
 """Seconds between two lines of progress where there is no terminal, or no bar: a tenth of what has
 passed, within these."""
 WIDTH = 110
-"""Of a table where there is no terminal."""
+"""Characters of a table's lines where there is no terminal."""
 
 
 class SafeConsole(Console):

@@ -67,7 +67,7 @@ def safe_name(name: str) -> str:
 
 
 def duration(seconds: float) -> str:
-    """So many seconds in the unit that people would say: `40 s`, `12 min`, `3.2 h`."""
+    """Seconds in the unit that people would say: `40 s`, `12 min`, `3.2 h`."""
     if seconds < 100:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

@@ -1,6 +1,6 @@
-"""What optimising each reward would do to a policy, and to everything that is known of what it
-says: exactly, over the policy's one-token answers or a list of items; over longer answers that were
-drawn from it, as far as these reach.
+"""Effect of optimising each reward on a policy, and on everything that is known of what it says:
+exactly, over the policy's one-token answers or a list of items; over longer answers that were drawn
+from it, as far as these reach.
 
 Says nothing of what a training that stops short of its optimum does.
 """
@@ -92,7 +92,8 @@ def joined(policy: ScoreTable, reward: ScoreTable) -> pd.DataFrame:
 
 
 def _by_key(policy: ScoreTable, other: ScoreTable) -> tuple[str, pd.DataFrame]:
-    """What candidates of the two are matched by, and the other's rows by that, each once."""
+    """The key that matches candidates of the two, and the other's rows by it, without
+    duplicates."""
     same = policy.provenance.candidates_digest == other.provenance.candidates_digest
     key = "candidate_id" if same else "text"
     return key, other.rows.drop_duplicates(key, keep=False).set_index(key)

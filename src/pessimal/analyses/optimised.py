@@ -1,4 +1,4 @@
-"""What a policy becomes when it is optimised for a reward, exactly, on a closed set of candidates.
+"""A policy after it is optimised for a reward, exactly, on a closed set of candidates.
 
 Knows log-probabilities and rewards of the same candidates, as arrays. Knows neither tables nor
 tokens.
@@ -103,9 +103,9 @@ class Optimising:
 
     @cached_property
     def missing(self) -> float:
-        """What the policy gives at most, with 95 % confidence, to answers that were not drawn: the
-        share of draws that came once, and its error (Good 1953; Esty 1983). Not a number without
-        draws."""
+        """Upper bound, with 95 % confidence, on the policy's share of answers that were not drawn:
+        the share of draws that came once, and its error (Good 1953; Esty 1983). Not a number
+        without draws."""
         if self.drawn is None:
             return np.nan
         n = self.drawn.sum()

@@ -1,5 +1,5 @@
-"""What a grader is asked: right answers in many formats, strings without the answer, and strings
-that a known fault pays for.
+"""Strings for a grader: right answers in many formats, strings without the answer, and strings that
+a known fault pays for.
 
 Knows answers and texts; does not know any grader.
 """
@@ -58,7 +58,7 @@ _WORDS = (
     "sixteen seventeen eighteen nineteen twenty"
 )
 _PLACES = 12
-"""Of an answer's characters, how many are changed, one at a time."""
+"""Characters of an answer that are changed at most, one at a time."""
 _LOWER = string.ascii_lowercase
 
 
@@ -142,7 +142,7 @@ def _normalised(text: str) -> str:
 
 
 def common_strings(tokens: Sequence[str]) -> list[Probe]:
-    """What every task is asked: tokens, the first of them with a capital too, numbers to 10,000 (of
+    """Strings for every task: tokens, the first of them with a capital too, numbers to 10,000 (of
     fewer tokens to as many, at least 1,000), negative ones, decimals, white space, and formats
     without an answer."""
     blank = ["", " ", "\n", "\t", "   ", "\n\n", "\u00a0", "\u200b", "."]
@@ -182,7 +182,7 @@ def strings_of(
     formats: Sequence[str],
     names: Sequence[str],
 ) -> list[Probe]:
-    """What one task is asked besides, in the formats that are read: wrong answers, the right one
+    """Strings for one task besides, in the formats that are read: wrong answers, the right one
     changed a little or denied, and what faults pay for. `truths`: of which each is right; `names`:
     of the columns that a grader gets."""
     truth = truths[0]

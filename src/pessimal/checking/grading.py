@@ -62,14 +62,14 @@ log = logging.getLogger(__name__)
 
 BATCH = 256
 WORDS = 50_000
-"""Of wordfreq, where no tokenizer is given."""
+"""Words from wordfreq, where no tokenizer is given."""
 AGAIN, AGAIN_OF_FORMAT = 100, 3
 """Strings of a task, and of one kind and format, that are asked again."""
 RAISES, NOT_FINITE, NOT_CALLED = "raises", "not finite", "not called: "
 LEFT = "paid_without_answer/strings_left"
 """Key of the summary: strings that the budget left no time for."""
 UNREAD = "any format"
-"""Of a task whose right answer is paid in none, where another task's is."""
+"""Format of a task whose right answer is paid in none, where another task's is."""
 MAY_BE_MEANT: list[str] = NAMED["may_be_meant"]
 """Faults that are for a person to decide."""
 MEND: dict[str, str] = NAMED["grader"]
@@ -84,7 +84,7 @@ EFFECT = Effect("share", "share of tasks", n="of_tasks", of="tasks")
 
 
 class _Call(NamedTuple):
-    """One that gave no number, or another one the second time."""
+    """A call that gave no number, or another one the second time."""
 
     fault: str
     task: int
@@ -112,7 +112,7 @@ class _Paid:
     line: float
     """NaN: no right answer is paid more than nothing and a wrong one."""
     top: float
-    """What the best right answer is paid."""
+    """Reward of the best right answer."""
 
     def __getitem__(self, index: int) -> bool:
         return bool(self.rewards[index] >= self.line)
@@ -145,7 +145,7 @@ def census(
     budget: float = math.inf,
     progress: bool = True,
 ) -> Results:
-    """What a grader pays for: every token, number and format, to every task.
+    """Find what a grader pays for, among every token, number and format, to every task.
 
     A string is paid where its reward is above what nothing and a plain wrong answer get (the least
     of these), and at least half-way from there to the best that the right answer gets. It has the

@@ -48,7 +48,7 @@ FAULTS: dict[str, dict[str, str]] = NAMED["loop"]
 
 @dataclass(frozen=True)
 class Loop:
-    """How a trainer has a reward model read what a policy wrote."""
+    """The way in which a trainer has a reward model read what a policy wrote."""
 
     text: "Callable[[Any, Any, Messages, list[int]], str]"
     """From the policy's tokenizer, the reward model's, the messages before the response and its ids
@@ -103,12 +103,12 @@ class Compared:
     difference: str
     """Their tokens where they differ: -[the template's] +[the loop's]."""
     rewards: tuple[float, float] | tuple[None, None] = (None, None)
-    """Of what is expected, and of what is sent; None where they were not asked."""
+    """Rewards of what is expected, and of what is sent; None where they were not asked."""
 
 
 @dataclass
 class LoopCheck:
-    """What a loop does to a reward."""
+    """Effect of a loop on a reward."""
 
     compared: list[Compared]
     spread: float | None = None
@@ -174,7 +174,7 @@ WORDS = (
     "most; 42 of 100 people agree (see above). First, think it over: is it true? Second, write it "
     "down. Été, naïve, Straße and 東京 are words, too! def f(x): return x + 1"
 )
-"""Of the responses."""
+"""Text that the responses are made of."""
 EARLIER = (Turn("user", "Hello! Can you help me?"), Turn("assistant", "Yes. Ask me anything."))
 
 
@@ -255,7 +255,7 @@ def _slot(conversations: Format, conversation: Conversation, ids: list[int]) -> 
 
 
 def _shared(one: Sequence[Any], other: Sequence[Any]) -> int:
-    """How many are the same from the start on."""
+    """Number of items that are the same from the start on."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
 

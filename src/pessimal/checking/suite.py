@@ -46,7 +46,7 @@ LENGTHS = range(2, 10)
 
 @dataclass(frozen=True)
 class CheckPlan:
-    """How much is checked."""
+    """Extent of the checks."""
 
     sample: int
     """Random tokens of the vocabulary; a quarter as many longer responses come on top."""
@@ -58,7 +58,7 @@ class CheckPlan:
 
     @property
     def steps(self) -> int:
-        """How many times `conformance` calls its `step`, at most."""
+        """Number of calls of `step` by `conformance`, at most."""
         return len(set(self.dtypes)) + 2
 
 
@@ -70,7 +70,7 @@ class Conformance:
     precision: pd.DataFrame | None
     """See `precision_table`; None where precisions were not compared."""
     details: dict[str, Any]
-    """What the table is of: precision, device, path, responses, and how far their rewards
+    """Conditions of the table: precision, device, path, responses, and how far their rewards
     spread."""
 
     @property

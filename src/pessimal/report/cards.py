@@ -1,5 +1,5 @@
-"""What the page says of each model: what it is, what it wants most and least; and its card: with
-whom it agrees, what moves it, what is wrong with its scores.
+"""Statements of the page on each model: what it is, what it wants most and least; and its card:
+with whom it agrees, what moves it, what is wrong with its scores.
 
 Knows an artifact's tables by their declared effects and plots, and by name only `agreement`,
 `models` and `provenance`.
@@ -51,9 +51,9 @@ def cards(artifact: Artifact) -> list[dict[str, Any]]:
 
 
 def wanted(artifact: Artifact) -> list[dict[str, Any]]:
-    """What each model wants, in the order of the artifact's labels, a table for each prompt: label
-    (the prompt) · rows (label, ends, and the prompt where it is another, as a language model's
-    is)."""
+    """The wants of each model, in the order of the artifact's labels, a table for each prompt:
+    label (the prompt) · rows (label, ends, and the prompt where it is another, as a language
+    model's is)."""
     by_model = {model: _ends(artifact, model) for model in artifact.labels}
     first = next((prompts for prompts in by_model.values() if prompts), {})
     tables = []
@@ -116,7 +116,7 @@ Ends = dict[str, list[tuple[str, str, bool]]]
 
 
 def _ends(artifact: Artifact, model: str) -> dict[str, Ends]:
-    """What a model wants most and least, by prompt; of the first candidate set."""
+    """Words that a model wants most and least, by prompt, from the first candidate set."""
     for result in artifact.results:
         plot, rows = result.plot, artifact.table(result.name)
         needed = {plot.get(field, "") for field in ("column", "rank", "end", "text", "value")}

@@ -29,19 +29,18 @@ from pessimal.tables.result import HOLDS, Estimate
 from pessimal.texts import interval, literal, readable, signed, significant
 
 MAX_ROWS = 400
-"""Of a table: long ones stay in the artifact; the page shows their beginning and counts the
-rest."""
+"""Rows of a table on the page: it shows the beginning of a longer one and counts the rest."""
 MAX_TABS = 12
-"""Of a figure: further ones stay in the artifact and are counted."""
+"""Tabs of a figure: further ones stay in the artifact and are counted."""
 FINDINGS = 9
 """Cards; further headlines are folded below them."""
 RANKS = 5
-"""Of tokens at each end; the table below has all."""
+"""Ranks of tokens at each end; the table below has all."""
 PROVENANCE = "provenance"
 VERDICTS = (FAIL, REVIEW, PASS, MEASURED, NOT_MEASURED, NOT_ASKED)
 """In the order of the page."""
 IDS = ("asked", "explorer", "findings", "models", PROVENANCE, "results", "verdicts")
-"""Of the page's own sections: no question has one of these."""
+"""Ids of the page's own sections: no question has one of these."""
 GLOSSARY = {
     r"Zipf unit": "Zipf unit: ten times the use",
     r"half[ -]sum": "half sum: the mean of the two prompts",
@@ -105,8 +104,8 @@ Finding = tuple[dict[str, Any], dict[str, Any], Shown]
 
 
 def _findings(parts: Sequence[dict[str, Any]]) -> tuple[list[Finding], list[Finding]]:
-    """What gets a card, and all else, the heaviest first: of each artifact what holds, or where
-    nothing does everything. The verdicts of an audit say it already."""
+    """Findings that get a card, and all others, the heaviest first: from each artifact those that
+    hold, or where none does all of them. The verdicts of an audit say it already."""
     cards, others = list[Finding](), list[Finding]()
     for part in (part for part in parts if not part["audit"]):
         every = [(part, q, result) for q in part["questions"] for result in q["results"]]
@@ -233,7 +232,7 @@ def _figure(
 
 
 def _contents(artifact: Artifact, result: Shown) -> dict[str, str] | dict[str, dict]:
-    """What a result's tabs hold: stems of figures, or tables of tokens in their place."""
+    """Contents of a result's tabs: stems of figures, or tables of tokens in their place."""
     if result.plot.get("kind") != "TokenTable":
         return result.figures
     plot = result.plot
@@ -269,8 +268,8 @@ def _tokens(artifact: Artifact, plot: dict, rows: pd.DataFrame) -> dict:
 
 
 def tests(results: Sequence[tuple[str, Shown]]) -> dict[str, Any] | None:
-    """How many results were tested, how many of these would hold by chance, how many hold, and how
-    many of them page-wide; and the table of results. None where nothing was tested.
+    """Numbers of results that were tested, that would hold by chance, that hold, and that hold
+    page-wide; and the table of results. None where nothing was tested.
 
     Args:
         results: links to their sections, and results.

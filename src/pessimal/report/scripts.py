@@ -75,7 +75,7 @@ DRAWN = {"svg", "g", "defs", "path", "rect", "use", "clipPath", "text", "tspan",
 """Elements that are kept: those that figures have. All others go, with what is in them."""
 LINK = re.compile(r"url\(\s*['\"]?#")
 INHERITED = ("font-family", "font-size", "stroke-linejoin", "fill", "style")
-"""What the root says for all that is in it."""
+"""Attributes of the root that all in it inherits."""
 
 
 @dataclass(frozen=True)

@@ -106,7 +106,7 @@ class Templated:
         return [self._close(ids) for ids in inputs]
 
     def frame(self, prompt: Prompt, *, double_bos: bool = False) -> Frame:
-        """What stands before and after the response (see `find_frame`)."""
+        """Tokens before and after the response (see `find_frame`)."""
         pairs = takes_pairs(self.tokenizer)
         if pairs and double_bos:
             raise doubled_pair()
@@ -182,7 +182,7 @@ class Stepped(Templated):
 
     @functools.cached_property
     def _behind(self) -> int:
-        """How often the template itself writes the token behind the response."""
+        """Number of times that the template itself writes the token behind the response."""
         return Templated(self.tokenizer).frame("Why?").suffix.count(self.step)
 
     def _cut(self, ids: list[int], written: str, others: int) -> list[int]:
@@ -338,8 +338,8 @@ class Graded:
         return Encoded(tuple(self._ids([text])[0]), None)
 
     def frame(self, prompt: Prompt, *, double_bos: bool = False) -> Frame:
-        """What stands before and after the response, as it does around plain words: a tokenizer may
-        tie others to what stands around them (`survives` says which)."""
+        """Tokens before and after the response, as they are around plain words: a tokenizer may tie
+        others to what stands around them (`survives` says which)."""
         check_written_once(functools.partial(self.text, prompt))
         make = functools.partial(self.ids, prompt, double_bos=double_bos)
         return find_frame(make, self.tokenizer, prompt, words=PLAIN_WORDS)

@@ -63,7 +63,7 @@ def check_is_language_model(spec: CheckpointSpec, config: PreTrainedConfig, shap
 
 
 def listed_rows(config: PreTrainedConfig, shapes: Shapes) -> int:
-    """How many ids have both an input and an output embedding: ids from here on have no
+    """Number of ids that have both an input and an output embedding: ids from here on have no
     probability."""
     names = [name for name in shapes if name.endswith(("lm_head.weight", "embed_out.weight"))]
     return min([config.get_text_config().vocab_size, *(shapes[name][0] for name in names)])
@@ -220,7 +220,7 @@ def output_embedding(causal: PreTrainedModel) -> nn.Linear:
 
 @dataclass(frozen=True)
 class LogitScaling:
-    """What some models do to their logits: Cohere's multiply, Granite's divide, Gemma 2's cap
+    """The scaling of logits in some models: Cohere's multiply, Granite's divide, Gemma 2's cap
     them."""
 
     factor: float = 1.0
@@ -269,7 +269,7 @@ class JudgeNetwork(LanguageNetwork):
 
     @torch.no_grad()
     def answers(self, inputs: Sequence[Sequence[int]]) -> Answers | None:
-        """How likely the answers are to whole `inputs`; None for a raw logit, which is of no
+        """Probability of the answers to whole `inputs`; None for a raw logit, which is of no
         answer."""
         if not (self.reading.negative or self.reading.values):
             return None

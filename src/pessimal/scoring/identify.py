@@ -1,4 +1,4 @@
-"""Which table a scan makes: its provenance, known before a network is loaded, the folder that
+"""The table that a scan makes: its provenance, known before a network is loaded, the folder that
 holds its shards until it is published, and what it records beside the rewards.
 
 Knows rewards, prompts and candidates by what they are. Scores nothing.
@@ -42,7 +42,7 @@ def identify(
     output: tuple[str, int | None] | None = None,
     prefixed: Prefixed | None = None,
 ) -> ScoreProvenance:
-    """What the scores will depend on: known before the network is loaded, so that a finished table
+    """Everything that the scores depend on, before the network is loaded, so that a finished table
     can be looked up. Name and number of an `output`, where every one is scanned, stand for a model
     of its own. ConfigError for mode=paper of another kind than a reward model, and for a slot in a
     kind of reward that is read elsewhere."""
@@ -79,7 +79,7 @@ def check_slot(model: Reward, context: Context, mode: Mode) -> None:
 
 
 def _of_reward(model: Reward, certain: int | None) -> dict[str, Any]:
-    """What a provenance says of a reward, whatever it is asked."""
+    """Fields of a provenance on a reward, whatever it is asked."""
     return {
         "certain": None if model.is_exact else certain,
         "score": model.score,
@@ -114,8 +114,8 @@ def identify_all(
 
 
 def of_pass(model: Reward, provenance: ScoreProvenance) -> ScoreProvenance:
-    """What the pass that gives a table is kept under: one for all outputs, where every one is
-    scanned."""
+    """Provenance under which the pass that gives a table is kept: one for all outputs, where every
+    one is scanned."""
     return replace(provenance, model=model.name, output=model.spec.output)
 
 
@@ -163,7 +163,7 @@ def forget_work(work: Path, provenance: ScoreProvenance, *, published: Path | No
 
 
 SLOT = ("untouched", "rejected")
-"""Of a context's table: the rewards of the answer as it is, and of the rejected one."""
+"""Names of a context's rewards in its table: of the answer as it is, and of the rejected one."""
 
 
 def of_language_model(
@@ -173,8 +173,8 @@ def of_language_model(
     scored: Inputs,
     values: np.ndarray,
 ) -> dict[str, Any]:
-    """What the table of a language model records besides: how it was asked, and of what its numbers
-    are."""
+    """Further entries of a language model's table: how it was asked, and what its numbers are
+    of."""
     conversations = model.parts[0].conversations
     if not isinstance(conversations, Continued):
         return {}
@@ -229,7 +229,7 @@ def score_table(
 
 
 def gate(columns: np.ndarray, coefficients: np.ndarray, labels: Sequence[str]) -> dict[str, Any]:
-    """Which objective decides in a mixture: of each, by the label, the gate's `coefficients`
+    """The weight of each objective in a mixture, by its label: the gate's `coefficients`
     (objectives,) and its share in the variance of the reward over the candidates.
 
     `columns` (n, 1 + objectives) are the mixture and the objectives. A share is the covariance of
@@ -257,9 +257,8 @@ def both_answers(context: Context) -> list[Conversation | None]:
 
 
 def of_slot(rewards: np.ndarray, end: int | None = None) -> dict[str, Any]:
-    """What a context's table records: the rewards of its answers (2,), and which token ends a turn.
-    ModelError where the reward of the
-    answer itself is not a number."""
+    """Entries of a context's table: the rewards of its answers (2,), and which token ends a turn.
+    ModelError where the reward of the answer itself is not a number."""
     if not np.isfinite(rewards[0]):
         raise ModelError(
             "the reward of the answer as it is, with nothing in the slot, is not a number: leave "

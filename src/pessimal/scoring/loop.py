@@ -75,8 +75,8 @@ class Shards:
         return rewards.view("<f4").reshape(n, *width) if np.array_equal(stored, rows) else None
 
     def agree(self, name: str, value: Any, *, insist: bool = False) -> Any:
-        """What the first process to ask has settled on: `value`, as JSON has it, where nobody has,
-        or where all `insist` on it; else what is written there."""
+        """The value that the first process to ask has settled on: `value`, as JSON has it, where
+        nobody has, or where all `insist` on it; else what is written there."""
         file = self.folder / f"{name}.json"
         if insist:
             write_atomically(file, json.dumps(value).encode())
@@ -157,9 +157,9 @@ class Pass(pl.LightningModule):
         self.sample = sample_rows(inputs.kinds, n=n, seed=int(n > SAMPLE))
         """Rows (n,) that the model's own forward scores too."""
         self.own_rewards = np.empty(0)
-        """What it gave them, float64 (n,)."""
+        """Rewards of the sample by the model's own forward, float64 (n,)."""
         self.answers: Answers | None = None
-        """How likely a judge's answers are, on some of the sample."""
+        """Probability of a judge's answers, on some of the sample."""
         self._scorer: FrameScorer | None = None
         lengths, seen = inputs.lengths, int((inputs.shared + inputs.lengths).max())
         shared = Decoder.of(network) is not None and SharedPrefix.suits(network)
@@ -213,7 +213,7 @@ class Pass(pl.LightningModule):
 
     @property
     def scorer(self) -> FrameScorer:
-        """What scores (after the loop has started)."""
+        """The scorer (after the loop has started)."""
         assert self._scorer is not None
         return self._scorer
 
@@ -356,7 +356,7 @@ def wait_for_all() -> None:
 
 
 class ScanProgress(Callback):
-    """How far the first process is; the others are about as far."""
+    """Progress of the first process; the others are about as far."""
 
     def __init__(
         self,
@@ -394,7 +394,7 @@ class ScanProgress(Callback):
         self.reach(min(self.done + len(batch[1]) * trainer.world_size, self.total))
 
     def reach(self, done: int) -> None:
-        """So many are done now."""
+        """Set the number of items that are done."""
         fresh, self.done = done - self.done, done
         if not fresh or self.counter is None:
             return

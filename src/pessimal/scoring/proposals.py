@@ -82,7 +82,7 @@ is known then."""
 
 
 SHARPNESS = 8.0
-"""How fast a slope counts for less with the squared distance of embeddings, in units of its
+"""Rate at which a slope counts for less with the squared distance of embeddings, in units of its
 median."""
 
 
@@ -95,7 +95,7 @@ def screened(
     device: torch.device,
     progress: bool = True,
 ) -> Candidates:
-    """Of a vocabulary the `n` ordinary tokens that are predicted to add most to the rewards of the
+    """The `n` ordinary tokens of a vocabulary that are predicted to add most to the rewards of the
     contexts, on average, and all special ones; the whole vocabulary where it has no more.
 
     A prediction is the mean of the straight lines through the rewards of some tokens along their

@@ -56,8 +56,8 @@ def make_scanner(
     base: tuple[CheckpointSpec, Path] | None = None,
     finished: Callable[[ScoreProvenance], ScoreTable | None] = lambda _: None,
 ) -> Scanner:
-    """What scans a reward of its form. Arguments and errors as of `NetworkScanner`, `TextScanner`
-    and `SumScanner`."""
+    """The scanner of a reward, by its form. Arguments and errors as of `NetworkScanner`,
+    `TextScanner` and `SumScanner`."""
     if texts := model.as_texts:
         return TextScanner(texts, candidates, plan)
     if network := model.as_network:
@@ -74,7 +74,7 @@ class Passes:
     def __init__(self, terms: Sequence[tuple[float, Pass]]):
         self.terms = list(terms)
         self.values: list[np.ndarray] = []
-        """Of the last run: what each pass gave, float32 (n,)."""
+        """Rewards by each pass in the last run, float32 (n,)."""
 
     def run(self, rows: np.ndarray, *, name: str) -> np.ndarray:
         """Rewards (n,) of sorted `rows` (n,), or (n, outputs), as `Pass.run` gives them."""
@@ -98,7 +98,7 @@ class Passes:
 
     @property
     def trust(self) -> Trust:
-        """Of the part that is nearest to what is allowed."""
+        """Trust of the part that is nearest to what is allowed."""
         trust = nearest(one.trust for _, one in self.terms)
         assert trust is not None
         return trust
@@ -123,12 +123,12 @@ class _Scored:
     """() or (outputs,)."""
     states: States | None
     slot: tuple[np.ndarray, float] | None = None
-    """Of a context: `NetworkScanner._untouched`."""
+    """Result of `NetworkScanner._untouched`, for a context."""
     rounds: Iterator[int] = field(default_factory=itertools.count)
 
 
 class NetworkScanner(Scanner):
-    """Of a reward that networks give.
+    """Scanner of a reward that networks give.
 
     Making one finds what stands around the answers to every prompt, then loads the network: what
     cannot be asked or loaded fails here, before anything is scored.
@@ -319,7 +319,7 @@ class NetworkScanner(Scanner):
         return replace(table, states=one.states)
 
     def _of_head(self, provenance: ScoreProvenance, one: _Scored) -> dict[str, Any]:
-        """What the table of a reward model records besides: whether its own class reads the reward
+        """Further entries of a reward model's table: whether its own class reads the reward
         elsewhere, and of a gated one what each objective adds."""
         model, scorer, measured = self.model, one.first.terms[0][1].scorer, {}
         if scorer.elsewhere:
@@ -420,6 +420,6 @@ class NetworkScanner(Scanner):
 
 
 def _round_trips(table: ScoreTable) -> np.ndarray | None:
-    """Which tokens make the round trip (n,), for the next prompt; None for items."""
+    """Whether each token makes the round trip (n,), for the next prompt; None for items."""
     survives = table.rows["survives"]
     return None if survives.isna().any() else survives.to_numpy(dtype=bool)

@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ScanPlan:
-    """How a scan runs, whatever it is of."""
+    """Settings of a scan, whatever it is of."""
 
     work: Path
     """Folder of what an interrupted scan left, and leaves."""
@@ -80,12 +80,12 @@ class Scanner(ABC):
         return None
 
     def terms_of(self, provenance: ScoreProvenance) -> Sequence[ScoreTable]:
-        """Of a sum that is scanned: the tables of its terms."""
+        """The tables of the terms of a sum that is scanned."""
         return ()
 
 
 class TextScanner(Scanner):
-    """Of a reward that takes texts."""
+    """Scanner of a reward that takes texts."""
 
     def __init__(self, model: TextReward, candidates: Candidates, plan: ScanPlan):
         self.model, self.candidates, self.plan = model, candidates, plan
@@ -143,7 +143,7 @@ class TextScanner(Scanner):
 
 
 class SumScanner(Scanner):
-    """Of a sum.
+    """Scanner of a sum.
 
     Args:
         make: makes what scans a term, of its reward, its provenances and a plan.
@@ -162,9 +162,9 @@ class SumScanner(Scanner):
     ):
         self.model, self.candidates, self.plan, self.finished = model, candidates, plan, finished
         self.tables: dict[str, list[ScoreTable]] = {}
-        """Of the terms, by the key of the sum's."""
+        """Tables of the terms, by the key of the sum's."""
         self.scanners: list[Scanner | None] = []
-        """Of the terms; None where all tables of one are finished."""
+        """Scanners of the terms; None where all tables of one are finished."""
         for _, term in model.terms:
             todo = [one for one in (of_term(term, p) for p in provenances) if not finished(one)]
             scanner = make(term, todo, candidates, plan, states=False) if todo else None

@@ -101,8 +101,8 @@ class FrameScorer:
 
     @property
     def coefficients(self) -> np.ndarray | None:
-        """What a gated head multiplies each objective by (objectives,) on this prompt; None for
-        other heads, and where the network's own forward scores."""
+        """Coefficients of a gated head by objective (objectives,) on this prompt; None for other
+        heads, and where the network's own forward scores."""
         engine = self.engines[0]
         context = getattr(engine, "context", None)
         if context is None or not isinstance(engine, SharedPrefix | FullForward):
@@ -112,8 +112,8 @@ class FrameScorer:
         return head.coefficients(context).double().cpu().numpy()
 
     def bounds(self, column: int | None = None) -> Bounds:
-        """How far the reward of any response can go, by the path in use; `column` says which of
-        several outputs."""
+        """Bounds on the reward of any response, by the path in use; `column` says which of several
+        outputs."""
         return bounds_by(self.engines[0], column=column, suffix=self.frame.suffix)
 
     @torch.no_grad()
@@ -279,8 +279,8 @@ def ceiling(
     device: torch.device,
     network: Callable[[int], RewardNetwork] | None = None,
 ) -> Bounds:
-    """How far the reward of any response to any prompt can go, by the path that a scan would take:
-    one that gives the model's own rewards of some random responses.
+    """Bounds on the reward of any response to any prompt, by the path that a scan would take: one
+    that gives the model's own rewards of some random responses.
 
     `network` gives the networks that are loaded already, by their numbers.
     """
@@ -342,7 +342,7 @@ def _bounds(interval: Interval | None, column: int | slice, how: str) -> Bounds:
 
 
 class _Call:
-    """What a module was given and gave, in one forward: rows (positions, width)."""
+    """Input and output of a module, in one forward: rows (positions, width)."""
 
     def __init__(self, module: nn.Module, given: Any, output: Any):
         self.module = module

@@ -26,7 +26,8 @@ SAMPLE: tuple[Conversation, ...] = (
     (Turn("user", "What is the capital of France?"), Turn("assistant", "It is Paris.")),
     (Turn("user", "Say something kind."), Turn("assistant", "You did well.")),
 )
-"""What the scorer is checked on against the model's own forward before anything is served."""
+"""Conversations on which the scorer is checked against the model's own forward before anything is
+served."""
 
 
 @dataclass
@@ -146,4 +147,4 @@ WIRES: dict[str, Callable[[Served, dict[str, Any]], Any]] = {
     "/v1/score": _score,
     "/score": _score,
 }
-"""What is answered at which path."""
+"""The function that answers at each path."""

@@ -210,7 +210,7 @@ class NetworkTexts:
             engine = FullSequence if decoder.head.sequence else FullForward
             self.engines.insert(0, engine(decoder, nothing))
         self.trust: Trust | None = None
-        """What the check rewards; None where the sample had nothing that fits."""
+        """Result of the check of rewards; None where the sample had nothing that fits."""
         self.noise = 0.0
         """Bound on the numerical error of one reward, in units of reward."""
         self._establish_trust([row for row in self.encoded(sample) if self.fits(row)])
@@ -334,7 +334,7 @@ class NetworkTexts:
 
 
 def overflow(what: str) -> ModelError:
-    """Of a network that gives no number in its precision."""
+    """Error for a network that gives no number in its precision."""
     return ModelError(
         f"{what}: in this precision its numbers overflow. Type model.dtype=float32 or "
         "model.dtype=bfloat16"
@@ -425,7 +425,7 @@ def _key(conversation: Conversation) -> str:
 
 
 def _lines(file: Path) -> Iterator[tuple[str, float]]:
-    """What the file holds; the line that a killed process was writing is no line."""
+    """Entries of the file; the line that a killed process was writing is no line."""
     for line in file.read_text(encoding="ascii", errors="replace").splitlines():
         try:
             key, reward = json.loads(line)

@@ -124,7 +124,7 @@ def free_bytes(device: torch.device) -> int:
 
 
 def within_memory(run: Callable[[Tensor], Tensor], rows: Tensor) -> Tensor:
-    """What `run` gives for `rows`; rows that do not fit into a card's memory together are halved
+    """Result of `run` for `rows`; rows that do not fit into a card's memory together are halved
     until they do."""
     try:
         return run(rows)

@@ -66,8 +66,7 @@ class Trust:
 
 
 def nearest(checks: Iterable[Trust | None]) -> Trust | None:
-    """Of the checks of a sum's parts, the one that is nearest to what is allowed; None where there
-    is none."""
+    """The check of a sum's parts that is nearest to what is allowed; None where there is none."""
     checked = [trust for trust in checks if trust is not None]
     return max(checked, key=lambda trust: trust.largest_difference / trust.tolerance, default=None)
 
@@ -108,9 +107,9 @@ def rank_agreement(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def _engine_tolerance(expected: np.ndarray, *, rounding: float, dtype: Dtype) -> float:
-    """What an engine may differ by: in low precision the noise of full forwards is the measure,
-    since a bound that allows for the noisiest of models would let a wrong engine of an exact one
-    pass."""
+    """Largest difference allowed to an engine: in low precision the noise of full forwards is the
+    measure, since a bound that allows for the noisiest of models would let a wrong engine of an
+    exact one pass."""
     if dtype is Dtype.float32:
         return allowed(expected, rounding=rounding, dtype=dtype)
     scale = _scale(expected)
@@ -193,8 +192,7 @@ class Certified:
 
 
 def certify(rewards: np.ndarray, *, noise: float) -> Certified:
-    """Which ranks of a float32 scan are certain, given its numerical `noise` (same units as the
-    rewards)."""
+    """Certain ranks of a float32 scan, given its numerical `noise` (same units as the rewards)."""
     exact = np.ones(len(rewards), dtype=bool)
     rewards = np.asarray(rewards, dtype=np.float64)
     return Certified(

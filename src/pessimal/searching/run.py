@@ -281,7 +281,7 @@ class SearchProvenance(ModelProvenance):
     """The objective besides a whole answer's reward: the slot with its answer, the policy with
     its share; part of the name."""
     beside: dict = field(default_factory=dict)
-    """What the result is reported on: what is held out, and the policy."""
+    """Conditions that the result is reported on: what is held out, and the policy."""
 
     def fields(self) -> dict[str, Any]:
         """Every field that the key covers, by name."""

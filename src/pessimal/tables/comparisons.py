@@ -1,4 +1,5 @@
-"""What is explained: a conversation and two responses to it; and where such comparisons come from.
+"""Comparisons to explain: a conversation and two responses to it; and where such comparisons come
+from.
 
 Reads the set of this package, files in several formats, and data sets of the Hugging Face Hub. Does
 not know which response a model prefers.

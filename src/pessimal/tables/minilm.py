@@ -17,7 +17,7 @@ from tokenizers import Tokenizer
 from pessimal.errors import InputError, require
 
 WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
-"""Of `model.safetensors` in sentence-transformers/all-MiniLM-L6-v2 (Apache-2.0)."""
+"""Digest of `model.safetensors` in sentence-transformers/all-MiniLM-L6-v2 (Apache-2.0)."""
 
 DIMENSIONS = 384
 

@@ -39,7 +39,7 @@ MASS = 0.01
 """Distance by which the probabilities of a whole vocabulary may be from adding up to 1; what 16-bit
 precision leaves."""
 MANY = 100
-"""Of fewer candidates it says nothing that their exponentials add up to 1."""
+"""Least number of candidates for a sum of their exponentials of 1 to say something."""
 _ELO_COLUMNS = ["elo_rank", "elo_score", "name", "elo_matches"]
 _TOKEN_COLUMNS = ["token_id", "token_name", "token_decoded"]
 _STEP = re.compile(r"step-(\d+)")
@@ -177,8 +177,8 @@ def model_named(name: str, models: Mapping[str, ModelDescription]) -> str | None
 
 
 def _words_of(wording: str) -> list[str]:
-    """What a wording and a file named after it share: such a name has no question mark, and other
-    signs only on some systems."""
+    """Words that a wording and a file named after it share: such a name has no question mark, and
+    other signs only on some systems."""
     return re.findall(r"\w+", wording.lower())
 
 

@@ -1,4 +1,4 @@
-"""What an analysis returns: data, one sentence, and a declaration of how to draw it.
+"""Result of an analysis: data, one sentence, and a declaration of how to draw it.
 
 Knows no verb, no page and no ink: compare, search, explain, check and tune all return these, and
 one function publishes them (`verbs.publish`).

@@ -226,9 +226,9 @@ class ModelDescription:
 STATES_SUFFIX = ".states.safetensors"
 """Suffix of the file beside a score table, in place of `.parquet`."""
 BASE, ITSELF, TRAINED, MEANING = "base", "itself", "trained", "meaning"
-"""Whose states: of the model that reward training began from; of a language model that is asked as
-it is; of the trained reward model, which is too cautious a bound; or the vectors of MiniLM, where
-there are no states."""
+"""Owners of states: the model that reward training began from; a language model that is asked as it
+is; the trained reward model, which is too cautious a bound; or the vectors of MiniLM, where there
+are no states."""
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,8 @@ MANY_PROMPTS = 6
 """Where there are more, analyses over words average those of one polarity: 54 wordings are no 54
 findings."""
 WORDINGS = 4
-"""So many prompts of the factorial are one question in many wordings, and are not analysed one by
-one."""
+"""Number of prompts from which the factorial is one question in many wordings, and is not analysed
+one by one."""
 MODES = ("ids", "text", "paper", "published")
 """The first of these that a model was scanned in stands for it wherever modes are not compared."""
 SAME = (
@@ -531,7 +531,7 @@ def _rescans(
 
 
 def _one_a_model(language: Sequence[ScoreTable]) -> list[ScoreTable]:
-    """Of each language model's scans of one prompt the one in float32, else the first given."""
+    """The scan of each language model and prompt in float32, else the first given."""
     by_mode = _by_mode(_scans(language))
     chosen = {key: next(iter(modes.values())) for key, modes in by_mode.items()}
     for provenance in (table.provenance for table in language):

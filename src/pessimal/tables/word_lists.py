@@ -69,8 +69,7 @@ def as_published(rewards: pd.DataFrame) -> pd.DataFrame:
 
 
 def word_starts(texts: pd.Index) -> pd.Index:
-    """Of the words that texts spell, those that some text spells as the start of a word: each once,
-    in order.
+    """The words that some of the texts spell as the start of a word: each once, in order.
 
     In a vocabulary that writes the space before a word into the token, 'ing' without one is a piece
     of longer words. A vocabulary is taken for such a one where at least `LEAST_SPACED` of the texts
@@ -191,8 +190,8 @@ def read_lexicons(sources: Mapping[str, str]) -> dict[str, pd.Series]:
 
 
 def common(words: Sequence[str]) -> np.ndarray:
-    """Which words (n,) people use at least once in a million, or have rated in AFINN or TextBlob:
-    the words that statistics are about. All of them where wordfreq is not installed."""
+    """Whether people use each word (n,) at least once in a million, or have rated it in AFINN or
+    TextBlob: the words that statistics are about. All of them where wordfreq is not installed."""
     try:
         used = read_frequencies("wordfreq").zipf(words).to_numpy() >= COMMON_ZIPF
     except MissingExtraError:
@@ -259,7 +258,7 @@ class Frequencies:
     """A list's own rows, word and per_million; a word may have several (one a part of speech). None
     for wordfreq."""
     forms: pd.DataFrame | None = None
-    """Of a list by lemma, the rows of word forms, word and per_million; None where `rows` are of
+    """The rows of word forms in a list by lemma, word and per_million; None where `rows` are of
     forms."""
 
     def zipf(self, words: Iterable[str]) -> pd.Series:
