@@ -80,17 +80,17 @@ class Counter:
             self.total = max(self.total, self.done)
         rate = f"{speed(self.rate)} {self.unit}/s" if self.unit else ""
         left = timedelta(seconds=round(self.left)) if self.left is not None else ""
-        said: dict[str, Any] = {"now": self.name, "rate": rate, "left": str(left)}
-        self.bar.update(self.task, completed=self.done, total=self.total, **said)
+        fields: dict[str, Any] = {"now": self.name, "rate": rate, "left": str(left)}
+        self.bar.update(self.task, completed=self.done, total=self.total, **fields)
 
     def log(self) -> None:
         """The same as a line."""
-        what = f"{self.label}, {self.name}" if self.name else self.label
+        name = f"{self.label}, {self.name}" if self.name else self.label
         of = "" if self.total is None else f" of {self.total:,}"
         unit = f" {self.unit}" if self.unit else ""
         rate = f", {speed(self.rate)}{unit}/s" if unit and self.done > self.before else ""
         left = "" if self.left is None else f", {self.left:,.0f} s left"
-        log.info("%s: %s%s%s%s%s", what, f"{self.done:,}", of, unit, rate, left)
+        log.info("%s: %s%s%s%s%s", name, f"{self.done:,}", of, unit, rate, left)
 
     @property
     def left(self) -> float | None:
