@@ -150,9 +150,9 @@ def check_loop(
     """
     if loop.text is trl_text and any(getattr(policy, name, None) for name in PARSED):
         raise ModelError("TRL parses by the policy's response_template: give a tokenizer without")
-    for tokenizer, whose in ((policy, "the policy"), (reads, "the reward model")):
+    for tokenizer, owner in ((policy, "the policy"), (reads, "the reward model")):
         if not tokenizer.chat_template or tokenizer.eos_token is None:
-            raise ModelError(f"{whose} has no chat template or no eos_token: trainers need both")
+            raise ModelError(f"{owner} has no chat template or no eos_token: trainers need both")
     random, compared = np.random.default_rng(seed), []
     stop, short = _stop(policy), n - LONG if context is None or context > ENOUGH else n
     for number in range(n):
@@ -246,11 +246,11 @@ def _compare(
 def _slot(conversations: Format, conversation: Conversation, ids: list[int]) -> tuple[int, int]:
     """Where the response stands: from the first id that depends on it to behind the last one."""
     *before, _ = conversation
-    others = [
+    other_ids = [
         [*conversations.encode((*before, Turn("assistant", text))).ids] for text in ("love", "9 z")
     ]
-    start = min(_shared(ids, other) for other in others)
-    end = len(ids) - min(_shared(ids[::-1], other[::-1]) for other in others)
+    start = min(_shared(ids, other) for other in other_ids)
+    end = len(ids) - min(_shared(ids[::-1], other[::-1]) for other in other_ids)
     return start, max(start, end)
 
 
