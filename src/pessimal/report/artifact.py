@@ -157,6 +157,6 @@ def method(key: str) -> Method:
     if "\n" not in text:
         return Method(key.replace("_", " ").capitalize(), Markup())
     first, _, rest = text.partition("\n")
-    last = rest.strip().rpartition("\n")[2]
-    to_do = last.removeprefix(TO_DO) if last.startswith(TO_DO) else ""
+    line = rest.strip().rpartition("\n")[2]
+    to_do = line.removeprefix(TO_DO) if line.startswith(TO_DO) else ""
     return Method(first.lstrip("# ").strip(), Markup(MARKDOWN.render(rest)), to_do)

@@ -65,8 +65,8 @@ def chosen_prompts(
         )
     if wanted:
         return list(dict.fromkeys(wanted))
-    most = max(map(len, models.values()), default=0)
-    return [prompt for prompt, answering in models.items() if len(answering) == most]
+    largest = max(map(len, models.values()), default=0)
+    return [prompt for prompt, answering in models.items() if len(answering) == largest]
 
 
 def explorer(tables: Sequence[ScoreTable], *, notes: Sequence[str] = ()) -> Explorer | None:

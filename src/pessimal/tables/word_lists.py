@@ -332,14 +332,14 @@ def _read_bnc_list(path: Path) -> Frequencies:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
         text = path.read_text(encoding="latin-1")  # as it is given out
-    headwords, forms, others, lemma = [], [], 0, ""
+    headwords, forms, n_other, lemma = [], [], 0, ""
     summed: list[tuple[str, float]] = []  # the lemma above, while none of its forms has come
     for line in text.split("\n")[1:]:
         cells = line.rstrip("\r").removeprefix("\t").rstrip("\t").split("\t")
         if cells == [""]:
             continue
         if len(cells) not in (5, 6) or not all(map(_is_number, cells[-3:])):
-            others += 1
+            n_other += 1
             continue
         word, mark, used = cells[0].strip().lower(), cells[-4].strip(), float(cells[-3])
         if word == "@":  # a form of the lemma above, or where none stands, the lemma once more
@@ -355,7 +355,7 @@ def _read_bnc_list(path: Path) -> Frequencies:
         raise InputError(f"{path} has no line of {', '.join(_BNC_COLUMNS)}, tab-separated")
     forms += summed
     columns = ["word", "per_million"]
-    left = f" ({others} lines of another layout left out)" if others else ""
+    left = f" ({n_other} lines of another layout left out)" if n_other else ""
     return Frequencies(
         source=f"{path.name}{left}",
         rows=pd.DataFrame(headwords, columns=columns),
