@@ -157,8 +157,8 @@ class Stepped(Templated):
         what stands before it."""
         texts = [self._close_steps(response) for response in responses]
         around, *inputs = super().ids(prompt, [PLAIN, *texts], double_bos=double_bos)
-        others = around.count(self.step)
-        return [self._cut(ids, text, others) for ids, text in zip(inputs, texts, strict=True)]
+        n_around = around.count(self.step)
+        return [self._cut(ids, text, n_around) for ids, text in zip(inputs, texts, strict=True)]
 
     def encode(self, conversation: Conversation) -> Encoded:
         """The ids of a conversation; `n_response` counts them from its first step's end."""

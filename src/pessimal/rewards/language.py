@@ -162,15 +162,19 @@ class SequenceNetwork(LanguageNetwork):
         """log p(last `n_response` ids | the others) as `logits` (batch, 1), by the model's
         untouched forward, normalised in float64 over all rows of its output embedding."""
         before, targets = input_ids[:, :-1], input_ids[:, -n_response:].unsqueeze(-1)
-        last = self._last
-        if last is None or last[1].shape[1] != n_response or not torch.equal(last[0], before):
+        previous = self._last
+        if (
+            previous is None
+            or previous[1].shape[1] != n_response
+            or not torch.equal(previous[0], before)
+        ):
             logits = self.causal(input_ids=before).logits[:, -n_response:]
             exact = logits.cpu() if logits.device.type == "mps" else logits  # which has no float64
             # Candidates of one token are asked one by one about the same context: its answer is
             # kept.
-            last = self._last = (before, torch.log_softmax(exact.double(), dim=-1))
-        chosen = last[1].gather(-1, targets.to(last[1].device)).sum(dim=1)
-        return SequenceClassifierOutput(logits=chosen)
+            previous = self._last = (before, torch.log_softmax(exact.double(), dim=-1))
+        total = previous[1].gather(-1, targets.to(previous[1].device)).sum(dim=1)
+        return SequenceClassifierOutput(logits=total)
 
 
 class SequenceHead:

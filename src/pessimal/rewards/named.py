@@ -118,8 +118,10 @@ def spec_of(model: str | None, /, **changes: object) -> ModelSpec:
         if change not in names:
             alien = describe_alien(change, schema)
             raise ConfigError(alien or unknown_option(change, change, sorted(names)))
-    if others := [key for key, value in entry.items() if key not in names and value is not None]:
-        option = f"model.{others[0]}={entry[others[0]]} of {model!r}"
+    if extra_keys := [
+        key for key, value in entry.items() if key not in names and value is not None
+    ]:
+        option = f"model.{extra_keys[0]}={entry[extra_keys[0]]} of {model!r}"
         raise ConfigError(f"{option} is of no model.kind={schema.kind}: give its own folder")
     entry["kind"] = schema.kind
     try:

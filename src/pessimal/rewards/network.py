@@ -37,8 +37,8 @@ class Steps:
             case Reduce.product:
                 rewards = steps.masked_fill(~ends, 1.0).prod(dim=1)
             case Reduce.last:
-                last = (ends * torch.arange(1, ids.shape[1] + 1, device=ids.device)).argmax(dim=1)
-                rewards = steps.gather(1, last.unsqueeze(1))[:, 0]
+                places = (ends * torch.arange(1, ids.shape[1] + 1, device=ids.device)).argmax(dim=1)
+                rewards = steps.gather(1, places.unsqueeze(1))[:, 0]
         return rewards.masked_fill(~ends.any(dim=1), float("nan"))
 
 
