@@ -46,20 +46,25 @@ def identify(
     can be looked up. Name and number of an `output`, where every one is scanned, stand for a model
     of its own. ConfigError for mode=paper of another kind than a reward model, and for a slot in a
     kind of reward that is read elsewhere."""
-    said, slot = prompt_text, None
-    if isinstance(said, Context):
-        check_slot(model, said, mode)
-        slot = {"where": said.slot, "turn": said.turn, "at": said.at, "rejected": said.rejected}
-        said = said.turns
+    wording, slot = prompt_text, None
+    if isinstance(wording, Context):
+        check_slot(model, wording, mode)
+        slot = {
+            "where": wording.slot,
+            "turn": wording.turn,
+            "at": wording.at,
+            "rejected": wording.rejected,
+        }
+        wording = wording.turns
     model.spec.check_mode(mode)
     label, number = output or ("", model.spec.output)
     run = run_of(model.name)
     return ScoreProvenance(
         model=f"{run}.{label}{model.name.removeprefix(run)}" if label else model.name,
         prompt=prompt,
-        prompt_text=plain_text(said),
+        prompt_text=plain_text(wording),
         prefixed=None if prefixed is None else vars(prefixed),
-        turns=None if isinstance(said, str) else [vars(turn) for turn in said],
+        turns=None if isinstance(wording, str) else [vars(turn) for turn in wording],
         slot=slot,
         candidates=candidates.name,
         candidates_digest=candidates.digest(),
@@ -71,11 +76,11 @@ def identify(
 
 def check_slot(model: Reward, context: Context, mode: Mode) -> None:
     """ConfigError where a reward cannot be read with candidates in this slot."""
-    why = model.slot_fault(is_last=context.turn == len(context.turns) - 1)
+    reason = model.slot_fault(is_last=context.turn == len(context.turns) - 1)
     if mode is Mode.paper:
-        why = "mode=paper is the published procedure for whole answers: leave it out"
-    if why is not None:
-        raise ConfigError(f"slot={context.slot} with model.kind={model.spec.kind}: {why}")
+        reason = "mode=paper is the published procedure for whole answers: leave it out"
+    if reason is not None:
+        raise ConfigError(f"slot={context.slot} with model.kind={model.spec.kind}: {reason}")
 
 
 def _of_reward(model: Reward, certain: int | None) -> dict[str, Any]:
@@ -98,14 +103,14 @@ def identify_all(
 ) -> list[ScoreProvenance]:
     """`identify` for each of the prompts or contexts by key, some behind a prefix, and for each
     output where every one is scanned."""
-    outputs, behind = model.outputs or (None,), prefixed or {}
+    outputs, prefixes = model.outputs or (None,), prefixed or {}
     return [
         identify(
             model,
             prompt=key,
             prompt_text=text,
             output=output,
-            prefixed=behind.get(key),
+            prefixed=prefixes.get(key),
             **options,
         )
         for key, text in prompts.items()
@@ -264,7 +269,7 @@ def of_slot(rewards: np.ndarray, end: int | None = None) -> dict[str, Any]:
             "the reward of the answer as it is, with nothing in the slot, is not a number: leave "
             "this context out, or try model.dtype=float32"
         )
-    values = [float(one) if np.isfinite(one) else None for one in rewards]
+    values = [float(reward) if np.isfinite(reward) else None for reward in rewards]
     return {"slot": dict(zip(SLOT, values, strict=True)) | {"end_of_turn": end}}
 
 
@@ -277,14 +282,14 @@ def answered(
     Raises:
         ModelError: it applies to none.
     """
-    known = np.flatnonzero(np.isfinite(rewards))
+    places = np.flatnonzero(np.isfinite(rewards))
     missing = candidates.rows["text"][~np.isfinite(rewards)].tolist()
     if not missing:
-        return candidates, known, {}
-    said = f"{model.name} does not apply (None) to {len(missing)} of {len(rewards)} candidates"
-    if not len(known):
-        raise ModelError(f"{said}: there is nothing to compare. Give candidates that it rewards")
-    log.warning("%s, the first %r: they are left out", said, missing[0][:60])
-    rows = candidates.rows.iloc[known].reset_index(drop=True)
+        return candidates, places, {}
+    message = f"{model.name} does not apply (None) to {len(missing)} of {len(rewards)} candidates"
+    if not len(places):
+        raise ModelError(f"{message}: there is nothing to compare. Give candidates that it rewards")
+    log.warning("%s, the first %r: they are left out", message, missing[0][:60])
+    rows = candidates.rows.iloc[places].reset_index(drop=True)
     counted = {"missing": len(missing), "missing_examples": missing[:5]}
-    return Candidates(candidates.name, rows), known, counted
+    return Candidates(candidates.name, rows), places, counted

@@ -239,8 +239,8 @@ class Pass(pl.LightningModule):
         forward; of several outputs (m, outputs) one each."""
         if not self.width:
             return np.array(numerical_noise(rewards, self.own_rewards))
-        own, columns = self.own_rewards, range(*self.width)
-        return np.array([numerical_noise(rewards[:, i], own[:, i]) for i in columns])
+        expected, columns = self.own_rewards, range(*self.width)
+        return np.array([numerical_noise(rewards[:, i], expected[:, i]) for i in columns])
 
     def _restore(self, rewards: np.ndarray) -> list[int]:
         """Fill `rewards` from the finished shards among the batches to do; the numbers of those
@@ -305,7 +305,7 @@ class Pass(pl.LightningModule):
         """The faster of one thread and of all that torch would take, on a batch of these
         candidates: on cores that others use as well, threads that wait for one another are slower
         than one (`experiments/speed/threads.py`)."""
-        most, kinds = torch.get_num_threads(), self.inputs.kinds
+        n_threads, kinds = torch.get_num_threads(), self.inputs.kinds
         rows = np.flatnonzero((kinds == kinds[self.sample[0]]).all(axis=1))[:PROBED]
         ids = torch.from_numpy(self.inputs.batch(rows))
         shared = int(self.inputs.shared[rows[0]])
@@ -317,11 +317,13 @@ class Pass(pl.LightningModule):
             return time.perf_counter() - started
 
         # A large network has work for all threads; a few candidates show it, the second time.
-        if most == 1 or min(seconds(most, SAMPLE) for _ in "12") > SLOW * min(SAMPLE, len(ids)):
-            return most
-        times = [(seconds(most, PROBED), seconds(1, PROBED)) for _ in range(PROBES)]
+        if n_threads == 1 or min(seconds(n_threads, SAMPLE) for _ in "12") > SLOW * min(
+            SAMPLE, len(ids)
+        ):
+            return n_threads
+        times = [(seconds(n_threads, PROBED), seconds(1, PROBED)) for _ in range(PROBES)]
         all_threads, single = np.min(times, axis=0)
-        return 1 if single < FASTER * all_threads else most
+        return 1 if single < FASTER * all_threads else n_threads
 
     def predict_step(
         self, batch: tuple[int, torch.Tensor, int, torch.Tensor], _batch_index: int = 0

@@ -86,7 +86,7 @@ def judge(
     brings along. Of several outputs (n, outputs), the one that is nearest to what is allowed."""
     if expected.ndim == 2:
         ways = zip(expected.T, single.T, batched.T, repeated.T, strict=True)
-        checks = [judge(*one, rounding=rounding, dtype=dtype) for one in ways]
+        checks = [judge(*way, rounding=rounding, dtype=dtype) for way in ways]
         return cast(Trust, nearest(checks))
     difference = max(largest_difference(single, expected), largest_difference(batched, expected))
     return Trust(
@@ -138,14 +138,14 @@ def sample_rows(kinds: np.ndarray, *, n: int, seed: int) -> np.ndarray:
     prefix it shares, and its own length. Rare kinds, such as the longest, are those that a random
     sample misses; of many, 16 are taken from end to end.
     """
-    chosen = np.random.default_rng(seed).permutation(len(kinds))[:n]
+    rows = np.random.default_rng(seed).permutation(len(kinds))[:n]
     distinct, first = np.unique(kinds, axis=0, return_index=True)
-    seen = {tuple(kind) for kind in kinds[chosen]}
+    seen = {tuple(kind) for kind in kinds[rows]}
     missed = [row for kind, row in zip(distinct, first, strict=True) if tuple(kind) not in seen]
     ends = np.unique(
         np.linspace(0, len(missed) - 1, min(len(missed), MOST_KINDS)).round().astype(int)
     )
-    return np.concatenate([chosen, np.array(missed, dtype=int)[ends]]) if missed else chosen
+    return np.concatenate([rows, np.array(missed, dtype=int)[ends]]) if missed else rows
 
 
 def numerical_noise(rewards: np.ndarray, expected: np.ndarray) -> float:
