@@ -254,8 +254,8 @@ FAULTS = [
     ),
     Fault(
         "verbs/runs.py",
-        'gaps = both["b"].astype(float) - both["a"].astype(float)',
-        'gaps = both["a"].astype(float) - both["b"].astype(float)',
+        'gaps = sides["b"].astype(float) - sides["a"].astype(float)',
+        'gaps = sides["a"].astype(float) - sides["b"].astype(float)',
         "a difference of two artifacts has the wrong sign",
     ),
     Fault(

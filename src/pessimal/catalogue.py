@@ -164,8 +164,8 @@ def described(model: str, given: Mapping[str, object]) -> dict[str, object]:
     comes first, then what `conf/model` says of a model of this name."""
     row = known_model(model) or {}
     size = row.get("size")
-    known = {**row, "parameters": size * 1e9 if size else None}
-    return {name: known.get(name) if value is None else value for name, value in given.items()}
+    entries = {**row, "parameters": size * 1e9 if size else None}
+    return {name: entries.get(name) if value is None else value for name, value in given.items()}
 
 
 def run_of(model: str) -> str:
@@ -186,8 +186,8 @@ def answering(asked: Sequence[str], there: Iterable[str]) -> list[str]:
     """Models `asked` for under any of their names, as the models that are `there` are called; a
     name that none answers to stays as it is."""
     names = {model: names_of(model) for model in sorted(set(there))}
-    found = {name: [model for model in names if name in names[model]] for name in asked}
-    return list(dict.fromkeys(model for name in asked for model in found[name] or [name]))
+    matches = {name: [model for model in names if name in names[model]] for name in asked}
+    return list(dict.fromkeys(model for name in asked for model in matches[name] or [name]))
 
 
 def named_prompts(
@@ -201,39 +201,41 @@ def named_prompts(
             key: in a mapping it is a text.
     """
     by_key: dict[str, Any] = {}
-    given: Any = prompts
-    if isinstance(given, Mapping):
-        by_key = dict(given)
+    collection: Any = prompts
+    if isinstance(collection, Mapping):
+        by_key = dict(collection)
     else:
-        listed = isinstance(given, Sequence) and not isinstance(given, str)
-        one = not listed or (given and isinstance(given[0], Mapping | Turn))
-        for number, prompt in enumerate([given] if one else given):
-            found: dict[str, Any]
+        listed = isinstance(collection, Sequence) and not isinstance(collection, str)
+        is_single = not listed or (collection and isinstance(collection[0], Mapping | Turn))
+        for number, prompt in enumerate([collection] if is_single else collection):
+            entries: dict[str, Any]
             if isinstance(prompt, str):
-                found = dict(_wordings(prompt))
+                entries = dict(_wordings(prompt))
             else:
-                found = {_key_of(prompt) or f"prompt-{number}": prompt}
-            if set(found) & set(by_key):
-                name = next(iter(found))
+                entries = {_key_of(prompt) or f"prompt-{number}": prompt}
+            if set(entries) & set(by_key):
+                name = next(iter(entries))
                 raise InputError(f"two prompts are called {name!r:.300}: give a mapping by key")
-            by_key |= found
+            by_key |= entries
     if wrong := [value for value in by_key.values() if not isinstance(value, Sequence)]:
         raise InputError(f"prompts: {wrong[0]!r:.300} is neither a text nor a list of messages")
     try:
-        named = {key: prompt_of(value, name=f"prompts[{key!r}]") for key, value in by_key.items()}
+        prompts_by_key = {
+            key: prompt_of(value, name=f"prompts[{key!r}]") for key, value in by_key.items()
+        }
     except ConfigError as error:
         raise InputError(str(error)) from error
-    if not named:
+    if not prompts_by_key:
         raise InputError(f"prompts={prompts!r:.300}: give user turns, or prompts by key")
-    return named
+    return prompts_by_key
 
 
 def _key_of(prompt: object) -> str:
     """The user's last text; empty where that is no list of messages, which is refused below."""
-    last = prompt[-1] if isinstance(prompt, Sequence) and prompt else None
-    if isinstance(last, Turn):
-        return last.content
-    return str(last.get("content", "")) if isinstance(last, Mapping) else ""
+    turn = prompt[-1] if isinstance(prompt, Sequence) and prompt else None
+    if isinstance(turn, Turn):
+        return turn.content
+    return str(turn.get("content", "")) if isinstance(turn, Mapping) else ""
 
 
 def _wordings(text: str) -> dict[str, str]:

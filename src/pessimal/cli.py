@@ -188,10 +188,10 @@ def _known_model(override: str) -> list[str]:
     if all((CONF / "model" / f"{name}.yaml").is_file() for name in names):
         return [override]
     rows = {name: known_model(name) if re.search("/|_|--", name) else None for name in names}
-    given = {name: None if row else options_of(name) for name, row in rows.items()}
-    if not any(given.values()):
+    options_by_name = {name: None if row else options_of(name) for name, row in rows.items()}
+    if not any(options_by_name.values()):
         return [f"model={','.join(row['label'] if row else name for name, row in rows.items())}"]
-    kinds = [next(filter(_TYPED.get, options or ()), None) for options in given.values()]
+    kinds = [next(filter(_TYPED.get, options or ()), None) for options in options_by_name.values()]
     if (kind := kinds[0]) is None or set(kinds) != {kind}:
         raise ConfigError(f"{override}: a sweep takes models that are named in one way alone")
     option = {"callable": "callable._target_", "endpoint": "endpoint.url"}.get(kind, kind)
@@ -209,12 +209,12 @@ def _quote_path(override: str) -> str:
 def _own_prompts(overrides: Sequence[str]) -> list[str]:
     """prompts=[A,MINE] without the keys whose wording another override adds: +prompts.MINE=…"""
     added = (o.partition("=")[0] for o in overrides if o.startswith("+prompts."))
-    own = {key.removeprefix("+prompts.") for key in added}
+    prompt_keys = {key.removeprefix("+prompts.") for key in added}
 
     def drop_own(override: str) -> str:
         choice = re.fullmatch(r"prompts=\[?([\w,\s-]+)\]?", override)
         keys = [key.strip() for key in choice[1].split(",")] if choice else []
-        left = [key for key in keys if key not in own]
+        left = [key for key in keys if key not in prompt_keys]
         return override if left == keys else f"prompts=[{','.join(left)}]"
 
     return [drop_own(override) for override in overrides]
@@ -359,15 +359,15 @@ def check_function(file: str, name: str) -> None:
         raise InputError(f"{file} is no Python that can be read: {error}") from error
     nodes = [*ast.walk(tree)]
     names = {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
-    others = {
+    other_names = {
         alias.asname or alias.name
         for node in nodes
         for alias in getattr(node, "names", ())
         if isinstance(alias, ast.alias)
     }
-    others |= {node.id for node in nodes if isinstance(node, ast.Name)}
+    other_names |= {node.id for node in nodes if isinstance(node, ast.Name)}
     first = name.partition(".")[0]
-    if first not in names | others and "*" not in others:
+    if first not in names | other_names and "*" not in other_names:
         listing = ", ".join(sorted(names)) or "none"
         raise InputError(f"{file} has no {name!r}.{did_you_mean(first, names)} It has: {listing}")
 
@@ -418,11 +418,11 @@ def print_help(overrides: Sequence[str], options: Mapping[str, str], group: str 
         return
     print(" ".join((schema.__doc__ or "").split()).replace("`", ""))
     print("\noptions of this verb")
-    own = [name for name in names if name not in (*SHARED, *MANY)]
-    large = [name for name in own if sum(r[0].startswith(f"{name}.") for r in rows) > FEW]
+    own_names = [name for name in names if name not in (*SHARED, *MANY)]
+    large = [name for name in own_names if sum(r[0].startswith(f"{name}.") for r in rows) > FEW]
     for key, takes_, default, sentence in rows:
         name = key.split(".")[0]
-        if name in own and name not in large:
+        if name in own_names and name not in large:
             choices = f"{takes_}. " if "," in takes_ else ""
             _print_row(key, default, choices + sentence.split(". ")[0].rstrip("."))
     print("\nfiles to choose from: NAME, or [NAME,NAME] where the default is a list")
@@ -432,7 +432,7 @@ def print_help(overrides: Sequence[str], options: Mapping[str, str], group: str 
     typed = " ".join(option.removeprefix("task=") for option in overrides)
     every = [name for name in (*large, *MANY, *SHARED) if name in names and name != "task"]
     print(f"\nall that an option takes, and more options: pessimal {typed} --help=GROUP")
-    print("  " + "\n  ".join(_wrap(", ".join([*every, *(o for o in own if o not in large)]))))
+    print("  " + "\n  ".join(_wrap(", ".join([*every, *(o for o in own_names if o not in large)]))))
     print("\nmore: --cfg job (the configuration composed), -m KEY=A,B (a sweep), --hydra-help")
 
 

@@ -253,14 +253,14 @@ def with_prefixes(
 ) -> dict[str, tuple[Prompt, Prefixed | None]]:
     """Every prompt alone, and behind each persona and its control, by key. The text stands ahead of
     the user's last."""
-    asked: dict[str, tuple[Prompt, Prefixed | None]] = {
+    prompts_by_key: dict[str, tuple[Prompt, Prefixed | None]] = {
         key: (p, None) for key, p in prompts.items()
     }
     for key, prompt in prompts.items():
-        *before, last = turns_of(prompt)
+        *before, turn = turns_of(prompt)
         for name, persona in prefixes.items():
             for control in (False, True):
-                one = Prefixed(key, name, control)
-                text = f"{control_of(persona) if control else persona} {last.content}"
-                asked[one.key] = prompt_of([*before, Turn("user", text)]), one
-    return asked
+                prefix = Prefixed(key, name, control)
+                text = f"{control_of(persona) if control else persona} {turn.content}"
+                prompts_by_key[prefix.key] = prompt_of([*before, Turn("user", text)]), prefix
+    return prompts_by_key

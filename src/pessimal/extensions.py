@@ -13,8 +13,8 @@ Kind = TypeVar("Kind")
 
 
 def installed(group: str) -> dict[str, Any]:
-    """What installed packages offer under an entry point group, `module:name → object`, in order of
-    name.
+    """Objects that installed packages offer under an entry point group, `module:name → object`, in
+    order of name.
 
     Raises:
         ConfigError: one of them cannot be imported.
@@ -56,8 +56,8 @@ def named(path: str, *, option: str, kind: type[Kind]) -> Kind:
     value = getattr(module, name, None)
     if isinstance(value, kind):
         return value
-    others = [other for other, one in vars(module).items() if isinstance(one, kind)]
-    guess = did_you_mean(name, others) or (f" It has {', '.join(others)}." if others else "")
+    names = [other for other, value in vars(module).items() if isinstance(value, kind)]
+    guess = did_you_mean(name, names) or (f" It has {', '.join(names)}." if names else "")
     wrong = f"is no {kind.__name__}" if hasattr(module, name) else "is not there"
     raise ConfigError(f"{option}=[{path}]: {name!r} {wrong} in {module_name}.{guess}")
 

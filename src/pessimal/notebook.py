@@ -11,7 +11,7 @@ from pessimal.texts import literal, significant
 RANKS = 10
 """Candidates shown at each end."""
 ROWS = 8
-"""Of a result's table."""
+"""Rows of a result's table that are shown."""
 
 
 def score_table_html(table: ScoreTable) -> str:
@@ -36,14 +36,14 @@ def score_table_html(table: ScoreTable) -> str:
 def result_html(result: Result) -> str:
     """The headline, the first figure, the first rows of the table."""
     head = f"<p><b>{escape(result.name)}</b> {escape(result.headline)}</p>"
-    shown = result.table.head(ROWS)
-    cells = [[_cell(value) for value in row] for row in shown.itertuples(index=False)]
+    beginning = result.table.head(ROWS)
+    cells = [[_cell(value) for value in row] for row in beginning.itertuples(index=False)]
     more = (
         f"<p>{len(result.table):,} rows, in <code>.table</code></p>"
         if len(result.table) > ROWS
         else ""
     )
-    return head + _figure(result) + _table(list(shown.columns), cells) + more
+    return head + _figure(result) + _table(list(beginning.columns), cells) + more
 
 
 def results_html(results: Sequence[Result]) -> str:
@@ -85,9 +85,9 @@ def _cell(value: object) -> str:
 
 def show_in_notebooks() -> None:
     """Give the classes the method that notebooks ask objects for."""
-    for shown, html in (
+    for kind, html in (
         (ScoreTable, score_table_html),
         (Result, result_html),
         (Results, results_html),
     ):
-        setattr(shown, "_repr_html_", html)  # noqa: B010 the classes know nothing of it
+        setattr(kind, "_repr_html_", html)  # noqa: B010 the classes know nothing of it

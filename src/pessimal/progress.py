@@ -1,4 +1,4 @@
-"""How far work is: a bar where there is a terminal, log lines every few seconds where there is
+"""Progress of work: a bar where there is a terminal, log lines every few seconds where there is
 none. Nothing is silent for longer."""
 
 import logging
@@ -25,7 +25,7 @@ EVERY, SELDOM = 5, 30
 """Seconds between two lines of progress where there is no terminal, or no bar: a tenth of what has
 passed, within these."""
 WIDTH = 110
-"""Of a table where there is no terminal."""
+"""Characters of a table's lines where there is no terminal."""
 
 
 class SafeConsole(Console):
@@ -80,17 +80,17 @@ class Counter:
             self.total = max(self.total, self.done)
         rate = f"{speed(self.rate)} {self.unit}/s" if self.unit else ""
         left = timedelta(seconds=round(self.left)) if self.left is not None else ""
-        said: dict[str, Any] = {"now": self.name, "rate": rate, "left": str(left)}
-        self.bar.update(self.task, completed=self.done, total=self.total, **said)
+        fields: dict[str, Any] = {"now": self.name, "rate": rate, "left": str(left)}
+        self.bar.update(self.task, completed=self.done, total=self.total, **fields)
 
     def log(self) -> None:
         """The same as a line."""
-        what = f"{self.label}, {self.name}" if self.name else self.label
+        name = f"{self.label}, {self.name}" if self.name else self.label
         of = "" if self.total is None else f" of {self.total:,}"
         unit = f" {self.unit}" if self.unit else ""
         rate = f", {speed(self.rate)}{unit}/s" if unit and self.done > self.before else ""
         left = "" if self.left is None else f", {self.left:,.0f} s left"
-        log.info("%s: %s%s%s%s%s", what, f"{self.done:,}", of, unit, rate, left)
+        log.info("%s: %s%s%s%s%s", name, f"{self.done:,}", of, unit, rate, left)
 
     @property
     def left(self) -> float | None:

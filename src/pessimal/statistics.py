@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 
 LEVEL = 0.05
-"""Of corrected p values: up to it an effect is called significant, in headlines, figures and cards
-alike."""
+"""Level of corrected p values: up to it an effect is called significant, in headlines, figures and
+cards alike."""
 
 
 def holm(p: pd.Series) -> pd.Series:

@@ -67,7 +67,7 @@ def safe_name(name: str) -> str:
 
 
 def duration(seconds: float) -> str:
-    """So many seconds in the unit that people would say: `40 s`, `12 min`, `3.2 h`."""
+    """Seconds in the unit that people would say: `40 s`, `12 min`, `3.2 h`."""
     if seconds < 100:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
@@ -85,19 +85,19 @@ def literal(text: str, *, limit: int = 24) -> str:
         return EMPTY
     inner = text.strip(" ")
     ahead = SPACE * (len(text) - len(text.lstrip(" "))) if inner else SPACE * len(text)
-    behind = SPACE * (len(text) - len(text.rstrip(" "))) if inner else ""
+    end = SPACE * (len(text) - len(text.rstrip(" "))) if inner else ""
     if inner and unicodedata.combining(inner[0]):
         inner = CARRIER + inner
-    pieces = [ahead, *map(_visible, inner), behind] if inner else [ahead]
+    pieces = [ahead, *map(_visible, inner), end] if inner else [ahead]
     whole = "".join(pieces)
     if len(whole) <= limit:
         return whole
-    kept = ""
+    beginning = ""
     for piece in pieces:  # cut between characters, never inside an escape
-        if len(kept) + len(piece) > limit - 1:
+        if len(beginning) + len(piece) > limit - 1:
             break
-        kept += piece
-    return kept + "…"
+        beginning += piece
+    return beginning + "…"
 
 
 def short_names(models: Iterable[str], *, limit: int = 30) -> dict[str, str]:
@@ -152,14 +152,16 @@ def readable(text: str) -> str:
     """
     if text.isascii() and text.isprintable():
         return text
-    shown = []
+    characters = []
     for place, character in enumerate(text):
         sides = text[place - 1 : place], text[place + 1 : place + 2]
         joins = character in _JOINERS and all(
             side > "\x7f" and not _is_hidden(side) for side in sides
         )
-        shown.append(code_point(character) if _is_hidden(character) and not joins else character)
-    return "".join(shown)
+        characters.append(
+            code_point(character) if _is_hidden(character) and not joins else character
+        )
+    return "".join(characters)
 
 
 def code_point(character: str) -> str:
@@ -182,8 +184,8 @@ def sentences(text: str, start: int = 0, end: int | None = None) -> list[tuple[i
         if match.group().rstrip() != "." or not abbreviation:
             cuts.append(match.end())
     spans = []
-    for cut, behind in zip(cuts, [*cuts[1:], end], strict=True):
-        if bare := text[cut:behind].strip():
+    for cut, stop in zip(cuts, [*cuts[1:], end], strict=True):
+        if bare := text[cut:stop].strip():
             begin = text.index(bare, cut)
             spans.append((begin, begin + len(bare)))
     return spans

@@ -55,11 +55,13 @@ def all_analyses(additions: Sequence[str | Analysis] = ()) -> tuple[Analysis, ..
         for entry in additions
     ]
     by_name: dict[str, Analysis] = {}
-    for one in (*builtin, *offered.values(), *typed):
-        if (other := by_name.setdefault(one.name, one)) is not one and other.path != one.path:
+    for analysis in (*builtin, *offered.values(), *typed):
+        if (
+            other := by_name.setdefault(analysis.name, analysis)
+        ) is not analysis and other.path != analysis.path:
             raise ConfigError(
-                f"two analyses are called {one.name!r}: {other.path} and {one.path}. Give one "
-                "another name, in its @analysis(NAME)"
+                f"two analyses are called {analysis.name!r}: {other.path} and {analysis.path}. "
+                "Give one another name, in its @analysis(NAME)"
             )
     return tuple(sorted(by_name.values(), key=lambda one: (one.place, one.name)))
 
@@ -95,27 +97,27 @@ def compare(
         step(analyse.name)
         missing = {}
         for tables in sets:
-            why = analyse.needs.missing(tables, options)
+            reason = analyse.needs.missing(tables, options)
             new: list[Result] = []
             try:
-                new = [] if why else _checked(analyse, tables, options, makers)
+                new = [] if reason else _checked(analyse, tables, options, makers)
             except (TableError, MissingExtraError) as error:
-                why = str(error)
+                reason = str(error)
             except Exception as error:  # one analysis that fails does not cost the others
                 log.exception("the analysis %s failed", analyse.name)
-                why = f"failed: {type(error).__name__}: {error}"
+                reason = f"failed: {type(error).__name__}: {error}"
             if tables.candidates != "vocabulary":
                 new = [_of_items(result, tables) for result in new]
             results += new
-            if why and not new:
-                missing[tables.candidates] = why
+            if reason and not new:
+                missing[tables.candidates] = reason
         if len(missing) == len(sets):
             skipped[analyse.name] = min(missing.values(), key=lambda why: why.startswith("needs "))
         else:  # what nobody asked of a list of items is not missing
             skipped |= {
-                f"{analyse.name}, {c}": why
-                for c, why in missing.items()
-                if not why.startswith("needs ")
+                f"{analyse.name}, {c}": reason
+                for c, reason in missing.items()
+                if not reason.startswith("needs ")
             }
     return merged(results), skipped
 

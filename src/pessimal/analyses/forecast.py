@@ -1,6 +1,6 @@
-"""What optimising each reward would do to a policy, and to everything that is known of what it
-says: exactly, over the policy's one-token answers or a list of items; over longer answers that were
-drawn from it, as far as these reach.
+"""Effect of optimising each reward on a policy, and on everything that is known of what it says:
+exactly, over the policy's one-token answers or a list of items; over longer answers that were drawn
+from it, as far as these reach.
 
 Says nothing of what a training that stops short of its optimum does.
 """
@@ -92,7 +92,8 @@ def joined(policy: ScoreTable, reward: ScoreTable) -> pd.DataFrame:
 
 
 def _by_key(policy: ScoreTable, other: ScoreTable) -> tuple[str, pd.DataFrame]:
-    """What candidates of the two are matched by, and the other's rows by that, each once."""
+    """The key that matches candidates of the two, and the other's rows by it, without
+    duplicates."""
     same = policy.provenance.candidates_digest == other.provenance.candidates_digest
     key = "candidate_id" if same else "text"
     return key, other.rows.drop_duplicates(key, keep=False).set_index(key)
@@ -112,22 +113,22 @@ def features(
     texts = pd.Index(rows["text"])
     words = spelled(texts)
     unique = sorted({word for word in words.tolist() if word})
-    known: dict[str, np.ndarray] = {}
+    columns: dict[str, np.ndarray] = {}
     if "elo" in rows:
-        known[ELO] = rows["elo"].to_numpy(dtype=float)
+        columns[ELO] = rows["elo"].to_numpy(dtype=float)
     for name, valence in options.lexicons.items():
-        known[f"valence, {name}"] = words.map(valence).to_numpy(dtype=float)
+        columns[f"valence, {name}"] = words.map(valence).to_numpy(dtype=float)
     if options.frequencies is not None:
         zipf = options.frequencies.zipf(unique)
-        known["Zipf frequency"] = words.map(zipf).to_numpy(dtype=float)
+        columns["Zipf frequency"] = words.map(zipf).to_numpy(dtype=float)
     for axis, terms in options.identity.items():
-        known[f"{TERMS}{axis}"] = words.isin(set(terms.terms)).to_numpy(dtype=float)
+        columns[f"{TERMS}{axis}"] = words.isin(set(terms.terms)).to_numpy(dtype=float)
     bare = [text.strip() for text in texts.tolist()]
     prompt = set(WORD.findall((prompt_text or "").lower()))
     of_prompt = [text.lower() in prompt for text in bare]
     is_word = words.notna().to_numpy()
     with_case = np.array([text[:1].isupper() for text in bare], dtype=float)
-    known |= {
+    columns |= {
         "characters": np.array([len(text) for text in bare], dtype=float),
         "words": is_word.astype(float),
         "words with a capital": np.where(is_word, with_case, np.nan),
@@ -137,8 +138,8 @@ def features(
     }
     if rows["survives"].notna().any():
         survives = rows["survives"].astype("Float64").to_numpy(dtype=float, na_value=np.nan)
-        known["read otherwise as text"] = 1 - survives
-    return {name: values for name, values in known.items() if _varies(values)}
+        columns["read otherwise as text"] = 1 - survives
+    return {name: values for name, values in columns.items() if _varies(values)}
 
 
 def _varies(values: np.ndarray) -> bool:
@@ -214,11 +215,15 @@ def mitigated(
     axes = {name.removeprefix(TERMS): [name] for name in known if name.startswith(TERMS)}
     if axes:
         axes["identity"] = [f"{TERMS}{axis}" for axis in axes]
-    named: dict[str, dict[str, Any]] = {"without": known, "null_space": axes, "mix": rewards}
-    if name not in named.get(kind, {}):
-        there = [f"{kind}:{name}" for kind, names in named.items() for name in names]
-        guess = did_you_mean(what, there)
-        raise TableError(f"mitigations: {what!r}; there are {', '.join(there)}.{guess}")
+    names_by_kind: dict[str, dict[str, Any]] = {
+        "without": known,
+        "null_space": axes,
+        "mix": rewards,
+    }
+    if name not in names_by_kind.get(kind, {}):
+        choices = [f"{kind}:{name}" for kind, names in names_by_kind.items() for name in names]
+        guess = did_you_mean(what, choices)
+        raise TableError(f"mitigations: {what!r}; there are {', '.join(choices)}.{guess}")
     if kind == "null_space":
         if states is None:
             raise TableError(f"{what}: no states of words are kept; scan with states=true")
@@ -285,22 +290,22 @@ def forecast(
     Raises:
         TableError: see `joined`, `Optimising` and `mitigated`.
     """
-    drawn = None
+    draws = None
     if policy is None:
-        policy, drawn = reward, reward.rows["drawn"].to_numpy(float)
-        rows = reward.rows.assign(log_p=np.log(drawn / drawn.sum()))
+        policy, draws = reward, reward.rows["drawn"].to_numpy(float)
+        rows = reward.rows.assign(log_p=np.log(draws / draws.sum()))
     else:
         rows = joined(policy, reward)
-    before = Optimising(rows["log_p"].to_numpy(float), rows["reward"].to_numpy(float), drawn)
+    before = Optimising(rows["log_p"].to_numpy(float), rows["reward"].to_numpy(float), draws)
     if not before.tilts:
         raise TableError(
             f"{before.units(before.p > 0)} answers of the policy: a forecast from what it wrote "
             f"needs {LEAST_SUPPORT}; scan with answers=1000"
         )
-    known = features(rows, options, prompt_text=policy.provenance.prompt_text)
+    columns = features(rows, options, prompt_text=policy.provenance.prompt_text)
     rewards = {name: _reward_of(rows, policy, other) for name, other in (others or {}).items()}
     rewards = {name: values for name, values in rewards.items() if _varies(values)}
-    known |= {f"{OTHER}{name}": values for name, values in rewards.items()}
+    columns |= {f"{OTHER}{name}": values for name, values in rewards.items()}
     mass = float(np.exp(rows["log_p"].to_numpy(float)).sum())
     highest = (reward.measured.get("ceiling") or {}).get("high")
     ceiling = np.nan if highest is None else highest
@@ -320,18 +325,20 @@ def forecast(
         for at in points
     )
     moved = {"forecast": path}
-    moved["forecast_drift"] = drift(before, known, confidence=options.confidence)
+    moved["forecast_drift"] = drift(before, columns, confidence=options.confidence)
     moved["forecast_tokens"] = pd.concat(_moved(rows, before, options.top), ignore_index=True)
     if options.mitigations:
         moved["forecast_mitigations"] = pd.concat(
-            drift(other, known, confidence=options.confidence)
+            drift(other, columns, confidence=options.confidence)
             .query("kl == @AT")
             .assign(mitigation=name)
             for name, other in {
                 "none": before,
                 **{
-                    what: mitigated(before, known, rewards, what, _states_of(rows, reward))
-                    for what in options.mitigations
+                    mitigation: mitigated(
+                        before, columns, rewards, mitigation, _states_of(rows, reward)
+                    )
+                    for mitigation in options.mitigations
                 },
             }.items()
         )
@@ -350,8 +357,8 @@ def _states_of(rows: pd.DataFrame, reward: ScoreTable) -> np.ndarray | None:
     held, texts = reward.states.rows, pd.Index(rows["text"])
     of_words = reward.provenance.candidates == "vocabulary"
     place = held.index.get_indexer(spelled(texts) if of_words else texts)
-    last = held.to_numpy()[:, : held.shape[1] // reward.states.spaces].astype(float)
-    return np.where(place[:, None] < 0, np.nan, last[place])
+    vectors = held.to_numpy()[:, : held.shape[1] // reward.states.spaces].astype(float)
+    return np.where(place[:, None] < 0, np.nan, vectors[place])
 
 
 def _moved(rows: pd.DataFrame, before: Optimising, top: int) -> Iterator[pd.DataFrame]:
@@ -448,10 +455,10 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             continue
         for table in members:
             model = table.provenance.model
-            others = {t.provenance.model: t for t in members if t is not table}
+            other_tables = {t.provenance.model: t for t in members if t is not table}
             where = {"model": model, "prompt": prompt, "policy": options.policy}
             with noted(notes, f"{tables.labels[model]} on {prompt}"):
-                parts = forecast(policies.get(prompt), table, options, others=others)
+                parts = forecast(policies.get(prompt), table, options, others=other_tables)
                 for name, part in parts.items():
                     piece = part.assign(**where, candidates=tables.candidates)
                     pieces.setdefault(name, []).append(piece)
@@ -574,10 +581,10 @@ def _beside_gold(
     held = moves[(moves["feature"] == ELO) | moves["feature"].str.startswith(OTHER)]
     if held.empty:
         return None
-    own = path[path["way"] == "tilt"].rename(columns={"gain": "change"})
+    tilt = path[path["way"] == "tilt"].rename(columns={"gain": "change"})
     began = held.drop_duplicates(["model", "prompt", "feature"])
     began = began.assign(kl=0.0, change=0.0, low=0.0, high=0.0)
-    table = pd.concat([own.assign(feature=ITSELF), began, held], ignore_index=True)
+    table = pd.concat([tilt.assign(feature=ITSELF), began, held], ignore_index=True)
     columns = ["model", "prompt", "policy", "candidates", "feature", "kl", "change", "low", "high"]
     if held["turns_at"].notna().any():
         row = held.loc[held["turns_at"].idxmin()]

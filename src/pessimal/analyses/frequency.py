@@ -112,8 +112,8 @@ def frequency_slopes(
         rows = _rows(fit, name, scales, **sizes, confidence=confidence)
         states = outcome_states(heads, words.index[inside].tolist(), outcomes)
         untrained = random_heads(coefficients(design), rewards, states, design, groups)
-        within = untrained.within[1] / scales.to_numpy()
-        pieces.append(rows.assign(random_head=untrained.share[1], heads_within=within))
+        heads_within = untrained.within[1] / scales.to_numpy()
+        pieces.append(rows.assign(random_head=untrained.share[1], heads_within=heads_within))
     if not pieces:
         counted = ", ".join(f"{name} {int(sets[name].sum())}" for name in SETS)
         raise TableError(

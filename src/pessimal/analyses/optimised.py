@@ -1,4 +1,4 @@
-"""What a policy becomes when it is optimised for a reward, exactly, on a closed set of candidates.
+"""A policy after it is optimised for a reward, exactly, on a closed set of candidates.
 
 Knows log-probabilities and rewards of the same candidates, as arrays. Knows neither tables nor
 tokens.
@@ -57,11 +57,11 @@ class Optimising:
     drawn: np.ndarray | None = None
 
     def __post_init__(self) -> None:
-        both = np.stack([self.log_p, self.reward])
-        if not both.shape[1] or not np.isfinite(both).all():
+        columns = np.stack([self.log_p, self.reward])
+        if not columns.shape[1] or not np.isfinite(columns).all():
             raise TableError(
-                f"{both.shape[1]} candidates, of which {(~np.isfinite(both)).any(0).sum()} have no "
-                "finite log-probability and reward: a forecast needs both of each"
+                f"{columns.shape[1]} candidates, of which {(~np.isfinite(columns)).any(0).sum()} "
+                "have no finite log-probability and reward: a forecast needs both of each"
             )
         log_p = np.asarray(self.log_p, dtype=float)
         object.__setattr__(self, "log_p", log_p - special.logsumexp(log_p))
@@ -103,9 +103,9 @@ class Optimising:
 
     @cached_property
     def missing(self) -> float:
-        """What the policy gives at most, with 95 % confidence, to answers that were not drawn: the
-        share of draws that came once, and its error (Good 1953; Esty 1983). Not a number without
-        draws."""
+        """Upper bound, with 95 % confidence, on the policy's share of answers that were not drawn:
+        the share of draws that came once, and its error (Good 1953; Esty 1983). Not a number
+        without draws."""
         if self.drawn is None:
             return np.nan
         n = self.drawn.sum()
@@ -120,8 +120,10 @@ class Optimising:
         Against e^{λ score} of the draws stands at most `missing` e^{λ score of the ceiling}.
         """
         highest = (ceiling - self.p @ self.reward) / self.deviation
-        drawn = special.logsumexp(self.log_p + tilt.strength * self.scores)
-        return float(special.expit(special.logit(self.missing) + tilt.strength * highest - drawn))
+        log_mass = special.logsumexp(self.log_p + tilt.strength * self.scores)
+        return float(
+            special.expit(special.logit(self.missing) + tilt.strength * highest - log_mass)
+        )
 
     def tilt(self, strength: float) -> Optimised:
         """q ∝ p e^{λ score}: what maximises E score − KL / λ."""

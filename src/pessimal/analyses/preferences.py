@@ -239,8 +239,11 @@ def _left_out(pairs: pd.DataFrame) -> str:
     unlabelled = int(pairs.drop_duplicates("key")["preferred"].isna().sum())
     silent = int(pairs[["first", "second"]].isna().any(axis=1).sum())
     parts = [
-        f"{n:,} {what}"
-        for n, what in ((unlabelled, "pairs without a label"), (silent, "rewards that are missing"))
+        f"{n:,} {description}"
+        for n, description in (
+            (unlabelled, "pairs without a label"),
+            (silent, "rewards that are missing"),
+        )
         if n
     ]
     return f"Left out: {', '.join(parts)}." if parts else ""

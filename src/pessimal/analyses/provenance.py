@@ -101,7 +101,7 @@ def models(sets: Sequence[TableSet]) -> Result:
             - about: one line on what it is
     """
     rows: dict[str, dict[str, Any]] = {}
-    for table in (table for one in sets for table in one.tables):
+    for table in (table for table_set in sets for table in table_set.tables):
         model, description = table.model, table.description
         fields_of: dict[str, Any] = described(model, asdict(description))
         parameters = fields_of.pop("parameters")

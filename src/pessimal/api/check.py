@@ -73,8 +73,8 @@ def check_model(
     key, prompt = next(iter(prompts.items()))
     with publishing(store, name=f"check {model.name}", progress=progress) as publish:
         conformance = check_parts(model, prompt, plan, device=device, progress=progress)
-        what = {"model": model.name, "prompt": key, "weights_digest": model.weights_digest}
-        summary = what | conformance.details | counts_of(conformance)
+        entries = {"model": model.name, "prompt": key, "weights_digest": model.weights_digest}
+        summary = entries | conformance.details | counts_of(conformance)
         results = conformance_results(conformance, model.name)
         return conformance, publish(Artifact("conformance", model.name, summary=summary), results)
 

@@ -174,10 +174,16 @@ class Choice:
         """A field of a provenance or summary, the values chosen of it, and the option of a scan
         that makes one more."""
         items = "candidates=items mode=text candidates.path=FILE candidates.name="
-        known = all((CONF / "prompts" / f"{prompt}.yaml").is_file() for prompt in self.prompts)
+        all_in_conf = all(
+            (CONF / "prompts" / f"{prompt}.yaml").is_file() for prompt in self.prompts
+        )
         return [
             ("model", self.models, "model="),
-            ("prompt", self.prompts, "prompts=" if known else "MODEL +prompts.KEY=TEXT, of KEY "),
+            (
+                "prompt",
+                self.prompts,
+                "prompts=" if all_in_conf else "MODEL +prompts.KEY=TEXT, of KEY ",
+            ),
             ("candidates", self.sets, items),
         ]
 
@@ -338,10 +344,10 @@ def compare_explanations(
     from pessimal.explaining.views import to_json, views
     from pessimal.tables.comparisons import Comparison, read_jsonl
 
-    chosen = choose_explanations(store.registry, names, models)
+    explanations = choose_explanations(store.registry, names, models)
     tables, pieces = [], []
     comparisons: dict[str, Comparison] = {}
-    for folder, manifest in chosen:
+    for folder, manifest in explanations:
         log.info("%s", manifest.reference)
         tables.append(pd.read_parquet(folder / "tables" / "outcomes.parquet"))
         comparisons |= {each.key: each for each in read_jsonl(folder / COMPARISONS)}
@@ -360,7 +366,10 @@ def compare_explanations(
     if table := [result.table for result in results if result.name == "contested"]:
         rows = contested_outcomes(outcomes, table[0])
         files["views/contested.json"] = to_json(views(rows, comparisons))
-    inputs, counts = [manifest.reference for _, manifest in chosen], {"explanations": len(chosen)}
+    inputs, counts = (
+        [manifest.reference for _, manifest in explanations],
+        {"explanations": len(explanations)},
+    )
     artifact = Artifact(
         "comparison", name, inputs=inputs, summary=counts, labels=labels, files=files
     )
@@ -377,18 +386,20 @@ def choose_explanations(
         InputError: there is none of a set, or a model is not explained.
         TableError: they are of several sets, or two are of one model, or made differently.
     """
-    chosen = registry.choose("explanation", names, needs=EXPLANATION)
+    explanations = registry.choose("explanation", names, needs=EXPLANATION)
     if list(names) == ["all"]:  # one pair is no sample
-        chosen = [pair for pair in chosen if pair[1].summary["n"] > 1]
-        if not chosen:
+        explanations = [pair for pair in explanations if pair[1].summary["n"] > 1]
+        if not explanations:
             raise InputError(f"no explanation of a set is in {registry.root} yet")
-    explained = {manifest.summary["model"] for _, manifest in chosen}
+    explained = {manifest.summary["model"] for _, manifest in explanations}
     models = answering_to(models, explained)
     if missing := ", ".join(sorted(set(models) - explained)):
         listing = ", ".join(sorted(explained))
         raise InputError(f"models: {missing} is not explained here; explained are: {listing}")
-    chosen = [pair for pair in chosen if not models or pair[1].summary["model"] in models]
-    manifests = [manifest for _, manifest in chosen]
+    explanations = [
+        pair for pair in explanations if not models or pair[1].summary["model"] in models
+    ]
+    manifests = [manifest for _, manifest in explanations]
     sets = {manifest.summary["comparisons_digest"]: manifest for manifest in manifests}
     if len(sets) > 1:
         a, b, *_ = sets.values()
@@ -405,4 +416,4 @@ def choose_explanations(
         if other.summary["made_by"] != manifest.summary["made_by"]:
             references = f"{other.reference} and {manifest.reference}"
             raise TableError(f"{references} have different options: explain both alike")
-    return chosen
+    return explanations

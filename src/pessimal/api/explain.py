@@ -356,8 +356,10 @@ def accuracy(
         source = source or ("those of pessimal" if pairs is None else Path(pairs).name)
         pairs = labelled_pairs(None if pairs is None else str(pairs), n=None)
     published = published_rewards(pairs)
-    asked = [model for model in several if not (isinstance(model, str) and model in published)]
-    rewards = [_open(model, store, cache, options) for model in asked]
+    models_to_ask = [
+        model for model in several if not (isinstance(model, str) and model in published)
+    ]
+    rewards = [_open(model, store, cache, options) for model in models_to_ask]
     names = [*published, *(model.name for model in rewards)]
     if not names:
         raise ConfigError("no model is given, and no pair has scores: type models=[NAME]")
@@ -382,8 +384,8 @@ def accuracy(
     ):
         for model in rewards:
             counter.begin(model.name, total=2 * len(pairs))
-            place, kept = device or device_of(model), Path(keep) if keep else None
-            scorers = Scorers(texts, place, batch_size, kept, counter)
+            place, cache_folder = device or device_of(model), Path(keep) if keep else None
+            scorers = Scorers(texts, place, batch_size, cache_folder, counter)
             # No name holds a scorer: the next model is loaded once this one is freed.
             tables.append(
                 score_pairs(scorers.make_scorer(model, sample=16)[1], pairs, model=model.name)

@@ -135,15 +135,15 @@ def check_options(what: str, options: Mapping[str, object], *known: str) -> None
 
 
 def refuse_options(options: Mapping[str, object], **others: object) -> None:
-    given = {name: value for name, value in {**options, **others}.items() if value is not None}
-    if given:
-        raise ConfigError(f"{next(iter(given))}= says nothing of this reward; leave it out")
+    values = {name: value for name, value in {**options, **others}.items() if value is not None}
+    if values:
+        raise ConfigError(f"{next(iter(values))}= says nothing of this reward; leave it out")
 
 
 def open_policy(policy) -> Reward:
     """A language model by its name, or one that is open already."""
-    named = isinstance(policy, str | Path)
-    return load(str(policy), kind="log_probability") if named else to_reward(policy)
+    is_name = isinstance(policy, str | Path)
+    return load(str(policy), kind="log_probability") if is_name else to_reward(policy)
 
 
 def to_reward(model, *, tasks: str | Path | None = None, **options) -> Reward:

@@ -298,7 +298,7 @@ def scan_missing(
         else:
             work = Path(cache) / "scans"
         first = store is None or is_first_process()
-        asked, todo, before = _unfinished(store, model, prompts, work, **about)
+        provenances, todo, before = _unfinished(store, model, prompts, work, **about)
         if store is not None and first:
             for provenance in todo:
                 stack.enter_context(locked(work, provenance))
@@ -334,7 +334,7 @@ def scan_missing(
                     store.track(name=name, inputs=inputs, first=first, task="scan")
                 )
         left = {provenance.key() for provenance in todo}
-        for _, outputs in itertools.groupby(asked, key=lambda one: one.prompt):
+        for _, outputs in itertools.groupby(provenances, key=lambda one: one.prompt):
             for provenance in (several := list(outputs)):
                 if provenance.key() not in left:
                     yield provenance, None
@@ -351,7 +351,7 @@ def scan_missing(
                     _publish(store.registry, live.mirror, table, inputs, source)
                 wait_for_all()
                 yield provenance, table
-            if store is not None and first and left & {one.key() for one in several}:
+            if store is not None and first and left & {provenance.key() for provenance in several}:
                 forget_work(work, of_pass(model, several[0]))
 
 
@@ -416,14 +416,14 @@ def _unfinished(
     """The tables of a scan (`about`: as of `identify_all`), those that are still to be scanned, and
     the last finished one before. Logs the finished, and refuses a name that stands for another
     model."""
-    asked = identify_all(model, prompts, **about)
+    provenances = identify_all(model, prompts, **about)
     if store is None:
-        return asked, asked, None
+        return provenances, provenances, None
     newest = {pair[1].name: pair for pair in store.registry.latest("score-table")}
     todo: list[ScoreProvenance] = []
     finished: list[tuple[ScoreProvenance, Path]] = []
     before = None
-    for provenance in asked:
+    for provenance in provenances:
         published = store.find("score-table", provenance.key())
         if published is None:
             todo.append(provenance)
@@ -442,11 +442,11 @@ def _unfinished(
         log.info(message, ", ".join(names), ", ".join(keys))
         wanted = {of_pass(model, provenance).key() for provenance in todo}
         for provenance, folder in finished:
-            if (one := of_pass(model, provenance)).key() not in wanted:
-                forget_work(work, one, published=folder)
+            if (pass_provenance := of_pass(model, provenance)).key() not in wanted:
+                forget_work(work, pass_provenance, published=folder)
     if todo and not store.force:
         _check_name(todo, newest.values())
-    return asked, todo, before
+    return provenances, todo, before
 
 
 def _check_name(todo: Sequence[ScoreProvenance], newest: Iterable[tuple[Path, Manifest]]) -> None:
@@ -527,7 +527,7 @@ def forecast(
     if isinstance(policy, str | Path):
         policy = load(str(policy), kind="log_probability", cache=cache)
     texts = named_prompts(prompt)
-    states = any(one.startswith("null_space") for one in mitigations)
+    states = any(mitigation.startswith("null_space") for mitigation in mitigations)
     how: dict[str, Any] = {"trainer": trainer, "store": store_at(store)}
     how |= {"cache": cache, "progress": progress}
     if answers is not None and (isinstance(model, ScoreTable) or isinstance(policy, ScoreTable)):
@@ -541,12 +541,15 @@ def forecast(
     elif isinstance(model, ScoreTable):
         name, tables = policy.name, scan_tables(policy, texts, states=False, **how)
     else:
-        name, asked = policy.name, {"answer_tokens": answer_tokens, "seed": seed, "states": states}
+        name, sampling = (
+            policy.name,
+            {"answer_tokens": answer_tokens, "seed": seed, "states": states},
+        )
         tables = scan_tables(
-            to_reward(model), texts, policy=policy, answers=answers, **asked, **how
+            to_reward(model), texts, policy=policy, answers=answers, **sampling, **how
         )
     if isinstance(model, ScoreTable):
         tables.append(model)
-    given = {"policy": name, "mitigations": list(mitigations), **options}
-    sets, read, _ = join_tables(tables, given)
-    return Results(analyse(next(one for one in sets if one.models), read))
+    settings = {"policy": name, "mitigations": list(mitigations), **options}
+    sets, read, _ = join_tables(tables, settings)
+    return Results(analyse(next(table_set for table_set in sets if table_set.models), read))

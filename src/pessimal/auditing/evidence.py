@@ -165,8 +165,8 @@ def one_word(tables: Sequence[ScoreTable], *, of: int | None = None) -> Result:
     Source: Sukhatme 1937; Weissman 1978.
     """
     words = least_scores(tables)
-    least = words["least"].to_numpy()[: TAIL + 2]
-    steps = -np.diff(least) * np.arange(1, len(least))
+    minima = words["least"].to_numpy()[: TAIL + 2]
+    steps = -np.diff(minima) * np.arange(1, len(minima))
     mean, df = steps[1:].mean(), 2 * TAIL
     if not mean > 0:
         raise TableError("the best words have the same reward: there is no tail to compare with")

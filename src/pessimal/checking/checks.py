@@ -31,18 +31,18 @@ NAMED: dict[str, Any] = yaml.safe_load(
 AT_MOST = 4096
 """Tokens of the vocabulary that take the round trip; a random sample of a larger one."""
 WHAT: dict[str, str] = NAMED["checks"]
-"""What each check holds to be true, in one sentence."""
+"""The claim that each check tests, in one sentence."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """What one check measured and what is allowed; by itself one that this model, or this machine,
-    gives no occasion for."""
+    """Result of one check, measured and allowed; by default of one that does not apply to this
+    model, or to this machine."""
 
     check: str
     """Identifier, the same for every model: a key of WHAT."""
     what: str = field(init=False)
-    """What is held to be true, in one sentence."""
+    """The claim that is tested, in one sentence."""
     passed: bool | None = None
     """None where the check does not apply, or only reports a number."""
     measured: float | None = None
@@ -50,15 +50,14 @@ class Check:
     allowed: float | None = None
     """Largest value that passes; None where there is nothing to pass."""
     unit: str = "reward"
-    """Of `measured` and `allowed`: `reward` (units of the model's reward), `SD` (of the rewards),
-    or what is counted."""
+    """Unit of `measured` and `allowed`: `reward` (units of the model's reward), `SD` (of the
+    rewards), or what is counted."""
     n: int = 0
     """Responses, texts or tokens that it rests on."""
     note: str = ""
-    """Of a failed check: what it means and what to type; why one does not apply. Otherwise a
-    remark."""
+    """Meaning of a failure and what to type; why the check does not apply; otherwise a remark."""
     part: int = 1
-    """Which part of the reward, of an implicit one or of a judge of two."""
+    """Part of the reward, where it is an implicit one or a judge of two."""
 
     def __post_init__(self):
         object.__setattr__(self, "what", WHAT[self.check])

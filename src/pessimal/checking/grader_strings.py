@@ -1,5 +1,5 @@
-"""What a grader is asked: right answers in many formats, strings without the answer, and strings
-that a known fault pays for.
+"""Strings for a grader: right answers in many formats, strings without the answer, and strings that
+a known fault pays for.
 
 Knows answers and texts; does not know any grader.
 """
@@ -58,7 +58,7 @@ _WORDS = (
     "sixteen seventeen eighteen nineteen twenty"
 )
 _PLACES = 12
-"""Of an answer's characters, how many are changed, one at a time."""
+"""Characters of an answer that are changed at most, one at a time."""
 _LOWER = string.ascii_lowercase
 
 
@@ -110,8 +110,8 @@ def contains(text: str, truth: str) -> bool:
         quantity = _QUANTITY.fullmatch(truth)
         value = value_of(quantity[1]) if quantity else None
     if value is None:
-        bare, given = (re.sub(r"\W|\b0+(?=\d)", "", one) for one in (wanted, plain))
-        return bool(bare) and given == bare
+        bare, answer = (re.sub(r"\W|\b0+(?=\d)", "", side) for side in (wanted, plain))
+        return bool(bare) and answer == bare
     same = {value, value * 100, value / 100, -value}
     if same.intersection(numbers_of(plain, parts=True)):
         return True
@@ -142,7 +142,7 @@ def _normalised(text: str) -> str:
 
 
 def common_strings(tokens: Sequence[str]) -> list[Probe]:
-    """What every task is asked: tokens, the first of them with a capital too, numbers to 10,000 (of
+    """Strings for every task: tokens, the first of them with a capital too, numbers to 10,000 (of
     fewer tokens to as many, at least 1,000), negative ones, decimals, white space, and formats
     without an answer."""
     blank = ["", " ", "\n", "\t", "   ", "\n\n", "\u00a0", "\u200b", "."]
@@ -182,7 +182,7 @@ def strings_of(
     formats: Sequence[str],
     names: Sequence[str],
 ) -> list[Probe]:
-    """What one task is asked besides, in the formats that are read: wrong answers, the right one
+    """Strings for one task besides, in the formats that are read: wrong answers, the right one
     changed a little or denied, and what faults pay for. `truths`: of which each is right; `names`:
     of the columns that a grader gets."""
     truth = truths[0]
@@ -327,13 +327,15 @@ def _changed(truth: str) -> Iterator[str]:
     """The answer with one letter or digit changed or left out, or a letter put before it."""
     step = max(len(truth) / _PLACES, 1)
     for at in sorted({int(n * step) for n in range(min(len(truth), _PLACES))}):
-        one, ahead, behind = truth[at], truth[:at], truth[at + 1 :]
-        if one.isalnum():
-            row = next((row for row in ("0123456789", _LOWER, _LOWER.upper()) if one in row), "xy")
-            yield ahead + row[(row.find(one) + 1) % len(row)] + behind
-            yield ahead + behind
+        character, ahead, rest = truth[at], truth[:at], truth[at + 1 :]
+        if character.isalnum():
+            row = next(
+                (row for row in ("0123456789", _LOWER, _LOWER.upper()) if character in row), "xy"
+            )
+            yield ahead + row[(row.find(character) + 1) % len(row)] + rest
+            yield ahead + rest
             if at:
-                yield f"{ahead}x{one}{behind}"
+                yield f"{ahead}x{character}{rest}"
 
 
 def _operators(truth: str) -> Iterator[str]:
@@ -372,11 +374,11 @@ def _faulty(truth: str) -> Iterator[tuple[str, str]]:
     letters = [part.strip() for part in truth.split(",")]
     if all(re.fullmatch("[A-E]", part) for part in letters) and 1 < len(letters) < 5:
         yield "several_answers", "A, B, C, D, E"
-    for one, other in pairwise(re.finditer(r"\d+|(?<![A-Za-z])[A-Za-z](?![A-Za-z])", truth)):
-        if truth[one.end() : other.start()] in ("-", "/", ":", "^") and one[0] != other[0]:
-            between = truth[one.end() : other.start()]
-            swapped = f"{other[0]}{between}{one[0]}"
-            yield "order", truth[: one.start()] + swapped + truth[other.end() :]
+    for match, other in pairwise(re.finditer(r"\d+|(?<![A-Za-z])[A-Za-z](?![A-Za-z])", truth)):
+        if truth[match.end() : other.start()] in ("-", "/", ":", "^") and match[0] != other[0]:
+            between = truth[match.end() : other.start()]
+            swapped = f"{other[0]}{between}{match[0]}"
+            yield "order", truth[: match.start()] + swapped + truth[other.end() :]
     if truth[:1] in "[(" and (text := _reversed(truth)):
         yield "order", text
     words = truth.split()

@@ -62,14 +62,14 @@ log = logging.getLogger(__name__)
 
 BATCH = 256
 WORDS = 50_000
-"""Of wordfreq, where no tokenizer is given."""
+"""Words from wordfreq, where no tokenizer is given."""
 AGAIN, AGAIN_OF_FORMAT = 100, 3
 """Strings of a task, and of one kind and format, that are asked again."""
 RAISES, NOT_FINITE, NOT_CALLED = "raises", "not finite", "not called: "
 LEFT = "paid_without_answer/strings_left"
 """Key of the summary: strings that the budget left no time for."""
 UNREAD = "any format"
-"""Of a task whose right answer is paid in none, where another task's is."""
+"""Format of a task whose right answer is paid in none, where another task's is."""
 MAY_BE_MEANT: list[str] = NAMED["may_be_meant"]
 """Faults that are for a person to decide."""
 MEND: dict[str, str] = NAMED["grader"]
@@ -84,7 +84,7 @@ EFFECT = Effect("share", "share of tasks", n="of_tasks", of="tasks")
 
 
 class _Call(NamedTuple):
-    """One that gave no number, or another one the second time."""
+    """A call that gave no number, or another one the second time."""
 
     fault: str
     task: int
@@ -112,7 +112,7 @@ class _Paid:
     line: float
     """NaN: no right answer is paid more than nothing and a wrong one."""
     top: float
-    """What the best right answer is paid."""
+    """Reward of the best right answer."""
 
     def __getitem__(self, index: int) -> bool:
         return bool(self.rewards[index] >= self.line)
@@ -145,7 +145,7 @@ def census(
     budget: float = math.inf,
     progress: bool = True,
 ) -> Results:
-    """What a grader pays for: every token, number and format, to every task.
+    """Find what a grader pays for, among every token, number and format, to every task.
 
     A string is paid where its reward is above what nothing and a plain wrong answer get (the least
     of these), and at least half-way from there to the best that the right answer gets. It has the
@@ -169,11 +169,11 @@ def census(
     """
     shared = common_strings(tokens)
     truths = true_answers(list(reward.tasks.values()))
-    others = [text for texts in truths for text in texts]
+    all_truths = [text for texts in truths for text in texts]
     tasks = list[_Task]()
     for task, texts in zip(reward.tasks.values(), truths, strict=True):
         if texts:
-            wrong = wrong_answers(texts, others)
+            wrong = wrong_answers(texts, all_truths)
             probes = [*right_strings(texts[0]), *in_formats(wrong[0], "wrong_answer")]
             tasks.append(_Task(task, texts, wrong, [*probes, Probe("", "nothing")]))
     if not tasks:
@@ -195,12 +195,12 @@ def census(
 
     workers, end = workers or os.cpu_count() or 1, time.monotonic() + budget
     run = partial(answered, workers=workers, seconds=seconds, memory=memory, end=end)
-    given: list[list[Answer]] = [[] for _ in tasks]
+    answers_by_task: list[list[Answer]] = [[] for _ in tasks]
 
     def ask(*, bar: bool) -> int:
         """Ask what is new among the probes of each task; the number of strings that were left."""
         jobs: list[Job] = []
-        for number, (task, so_far) in enumerate(zip(tasks, given, strict=True)):
+        for number, (task, so_far) in enumerate(zip(tasks, answers_by_task, strict=True)):
             jobs += _jobs(number, task.probes, len(so_far))
             so_far += [math.nan] * (len(task.probes) - len(so_far))
         jobs.sort(key=lambda job: job.at)  # every task's own strings before the common ones
@@ -208,25 +208,25 @@ def census(
         with steps("census", len(jobs), bar=bar) as step, closing(run(function, jobs)) as answers:
             for job, rewards in answers:
                 _check_called(rewards[0])
-                given[job.task][job.at : job.at + len(rewards)] = rewards
+                answers_by_task[job.task][job.at : job.at + len(rewards)] = rewards
                 left -= len(rewards)
                 step(tasks[job.task].task.key)
         return left
 
     left = ask(bar=False)
-    for each, formats in zip(tasks, _formats_read(tasks, given), strict=True):
+    for each, formats in zip(tasks, _formats_read(tasks, answers_by_task), strict=True):
         more: dict[str, Any] = {"wrong": each.wrong, "formats": formats}
         more["names"] = tuple(each.task.columns)
         each.probes.extend(strings_of(each.task.turns[-1].content, each.truths, **more))
         each.probes.extend(shared)
     left += ask(bar=progress)
-    paid = _all_paid(tasks, given)
-    calls = _calls(tasks, given)
+    paid = _all_paid(tasks, answers_by_task)
+    calls = _calls(tasks, answers_by_task)
     again = [
         Job(number, [tasks[number].probes[at].text], at)
         for number, payment in enumerate(paid)
         for at in _choose_again(tasks[number], payment)
-        if not isinstance(given[number][at], str)
+        if not isinstance(answers_by_task[number][at], str)
     ]
     for fault, (sentence, way) in _ways(reward, function).items():
         alien = reward.shape not in CALLED_SO.get(fault, tuple(Shape))
@@ -235,7 +235,7 @@ def census(
         with closing(run(way, again)) as answers:
             for job, [answer] in answers:
                 left -= 1
-                before = given[job.task][job.at]
+                before = answers_by_task[job.task][job.at]
                 now = answer if isinstance(answer, str) else f"{answer:g}"
                 if answer == before:
                     same.append(job)
@@ -498,12 +498,12 @@ def _paid_without_answer(name: str, tasks: Sequence[_Task], paid: Sequence[_Paid
         row |= {"may_be_meant": fault in MAY_BE_MEANT, "reward": reward, "mend": MEND[fault]}
         table.append({"fault": fault} | row)
     columns = "fault may_be_meant strings tasks of_tasks share example task truth reward mend"
-    asked = len({probe.text for task in tasks for probe in task.probes})
+    n_strings = len({probe.text for task in tasks for probe in task.probes})
     return _result(
         "paid_without_answer",
         pd.DataFrame(table, columns=columns.split()),
         f"{name} pays {{example}} where the answer is {{truth}} ({{fault}}).",
-        f"{name}: of {asked:,} strings none is paid without the answer ({len(tasks)} tasks).",
+        f"{name}: of {n_strings:,} strings none is paid without the answer ({len(tasks)} tasks).",
     )
 
 

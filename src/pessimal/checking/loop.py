@@ -48,7 +48,7 @@ FAULTS: dict[str, dict[str, str]] = NAMED["loop"]
 
 @dataclass(frozen=True)
 class Loop:
-    """How a trainer has a reward model read what a policy wrote."""
+    """The way in which a trainer has a reward model read what a policy wrote."""
 
     text: "Callable[[Any, Any, Messages, list[int]], str]"
     """From the policy's tokenizer, the reward model's, the messages before the response and its ids
@@ -103,12 +103,12 @@ class Compared:
     difference: str
     """Their tokens where they differ: -[the template's] +[the loop's]."""
     rewards: tuple[float, float] | tuple[None, None] = (None, None)
-    """Of what is expected, and of what is sent; None where they were not asked."""
+    """Rewards of what is expected, and of what is sent; None where they were not asked."""
 
 
 @dataclass
 class LoopCheck:
-    """What a loop does to a reward."""
+    """Effect of a loop on a reward."""
 
     compared: list[Compared]
     spread: float | None = None
@@ -150,9 +150,9 @@ def check_loop(
     """
     if loop.text is trl_text and any(getattr(policy, name, None) for name in PARSED):
         raise ModelError("TRL parses by the policy's response_template: give a tokenizer without")
-    for tokenizer, whose in ((policy, "the policy"), (reads, "the reward model")):
+    for tokenizer, owner in ((policy, "the policy"), (reads, "the reward model")):
         if not tokenizer.chat_template or tokenizer.eos_token is None:
-            raise ModelError(f"{whose} has no chat template or no eos_token: trainers need both")
+            raise ModelError(f"{owner} has no chat template or no eos_token: trainers need both")
     random, compared = np.random.default_rng(seed), []
     stop, short = _stop(policy), n - LONG if context is None or context > ENOUGH else n
     for number in range(n):
@@ -174,7 +174,7 @@ WORDS = (
     "most; 42 of 100 people agree (see above). First, think it over: is it true? Second, write it "
     "down. Été, naïve, Straße and 東京 are words, too! def f(x): return x + 1"
 )
-"""Of the responses."""
+"""Text that the responses are made of."""
 EARLIER = (Turn("user", "Hello! Can you help me?"), Turn("assistant", "Yes. Ask me anything."))
 
 
@@ -246,16 +246,16 @@ def _compare(
 def _slot(conversations: Format, conversation: Conversation, ids: list[int]) -> tuple[int, int]:
     """Where the response stands: from the first id that depends on it to behind the last one."""
     *before, _ = conversation
-    others = [
+    other_ids = [
         [*conversations.encode((*before, Turn("assistant", text))).ids] for text in ("love", "9 z")
     ]
-    start = min(_shared(ids, other) for other in others)
-    end = len(ids) - min(_shared(ids[::-1], other[::-1]) for other in others)
+    start = min(_shared(ids, other) for other in other_ids)
+    end = len(ids) - min(_shared(ids[::-1], other[::-1]) for other in other_ids)
     return start, max(start, end)
 
 
 def _shared(one: Sequence[Any], other: Sequence[Any]) -> int:
-    """How many are the same from the start on."""
+    """Number of items that are the same from the start on."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
 

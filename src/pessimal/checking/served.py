@@ -427,8 +427,8 @@ def explain_alone(d: Diagnosis, rows: np.ndarray, exact: Noise) -> tuple[Explana
             lower = order.index(level) > order.index(declared)
             part = Part("rounding", f"no more than {level.value} makes here") if lower else Part()
             return right._replace(part=part), rough
-    most = max(d.deviations.values(), default=0.0)
-    rough = replace(exact, share=min(NOISES * most, ROUGHEST))
+    deviation = max(d.deviations.values(), default=0.0)
+    rough = replace(exact, share=min(NOISES * deviation, ROUGHEST))
     # Rounding changes some places; where the order is exact, what differs is a link.
     best = None if ordered(served, rewards) else rough.best(served, [right, *links])
     if rough.share and best and best.part.fault:

@@ -46,7 +46,7 @@ LENGTHS = range(2, 10)
 
 @dataclass(frozen=True)
 class CheckPlan:
-    """How much is checked."""
+    """Extent of the checks."""
 
     sample: int
     """Random tokens of the vocabulary; a quarter as many longer responses come on top."""
@@ -58,7 +58,7 @@ class CheckPlan:
 
     @property
     def steps(self) -> int:
-        """How many times `conformance` calls its `step`, at most."""
+        """Number of calls of `step` by `conformance`, at most."""
         return len(set(self.dtypes)) + 2
 
 
@@ -70,7 +70,7 @@ class Conformance:
     precision: pd.DataFrame | None
     """See `precision_table`; None where precisions were not compared."""
     details: dict[str, Any]
-    """What the table is of: precision, device, path, responses, and how far their rewards
+    """Conditions of the table: precision, device, path, responses, and how far their rewards
     spread."""
 
     @property
@@ -320,8 +320,11 @@ class CheckedNetwork:
         """By how much full forwards differ from `own_rewards`: the noise that low precision brings
         along."""
         forward = self.scorer.own_forward
-        others = self.alone(self.full or forward), self.rewards(forward, size=self.batch_size)
-        return max(largest_difference(other, self.own_rewards) for other in others)
+        other_rewards = (
+            self.alone(self.full or forward),
+            self.rewards(forward, size=self.batch_size),
+        )
+        return max(largest_difference(other, self.own_rewards) for other in other_rewards)
 
 
 def of_network(checked: CheckedNetwork, *, seed: int) -> list[Check]:
@@ -479,21 +482,23 @@ def _pad_is_eos(checked: CheckedNetwork, alone: np.ndarray) -> Check:
     pad = model.tokenizer.pad_token_id if configured is None else configured
     if pad is None:
         return Check("pad_is_eos", note="neither tokenizer nor configuration has a pad token")
-    last, read = checked.own_rewards, alone
+    expected, read = checked.own_rewards, alone
     if 0 <= pad < model.embedding_rows:
         pad_response = framed(frame, [[pad]])
-        last = np.append(last, checked.scorer.own_rewards(pad_response, np.arange(1)))
+        expected = np.append(expected, checked.scorer.own_rewards(pad_response, np.arange(1)))
         read = np.append(read, as_published(checked, [pad_response.ids(0)]))
-    limit = allowed(last, dtype=checked.dtype)
-    wrong = ~(np.abs(read - last) <= limit)
+    limit = allowed(expected, dtype=checked.dtype)
+    wrong = ~(np.abs(read - expected) <= limit)
     rest = ", the pad token by itself alone" if wrong.sum() == wrong[-1] else ""
-    note = f"The model's own class reads another token's reward for {wrong.sum()} of {len(last)} "
-    note += (
+    note = (
+        f"The model's own class reads another token's reward for {wrong.sum()} of {len(expected)} "
         f"responses{rest}. pessimal reads the last token. Where the model's card says otherwise, "
     )
     note += "type model.read=own; else in code of your own network.config.pad_token_id = ID, one "
     note += "that occurs in no conversation"
-    return at_most("pad_is_eos", largest_difference(read, last), limit, n=len(last), note=note)
+    return at_most(
+        "pad_is_eos", largest_difference(read, expected), limit, n=len(expected), note=note
+    )
 
 
 @torch.no_grad()
@@ -504,11 +509,11 @@ def as_published(
     any user would."""
     network, frame, length = checked.network, checked.frame, max(map(len, inputs))
     ids, mask, types = (torch.full((len(inputs), length), fill) for fill in (pad, 0, 0))
-    for row, one in enumerate(inputs):
-        start = length - len(one) if left else 0
-        ids[row, start : start + len(one)] = torch.tensor(one)
-        mask[row, start : start + len(one)] = 1
-        types[row, start + len(frame.prefix) : start + len(one)] = 1
+    for row, sequence in enumerate(inputs):
+        start = length - len(sequence) if left else 0
+        ids[row, start : start + len(sequence)] = torch.tensor(sequence)
+        mask[row, start : start + len(sequence)] = 1
+        types[row, start + len(frame.prefix) : start + len(sequence)] = 1
     tensors = {"input_ids": ids, "attention_mask": mask}
     if frame.typed:
         tensors["token_type_ids"] = types

@@ -96,24 +96,24 @@ def answered(
                 with contextlib.suppress(OSError):  # it has ended, as its pipe will say
                     worker.pipe.send(worker.job)
                 busy.append(worker)
-            deadline = min([*(one.deadline for one in busy), end])
+            deadline = min([*(worker.deadline for worker in busy), end])
             left = max(0.0, deadline - time.monotonic()) if busy else 0.0
-            ready = wait([one.pipe for one in busy], left)
+            ready = wait([worker.pipe for worker in busy], left)
             for worker in list(busy):
                 overdue = time.monotonic() > worker.deadline
                 if worker.pipe not in ready and not overdue:
                     continue
                 busy.remove(worker)
                 assert worker.job is not None
-                found = _received(worker) if worker.pipe in ready else HANGS
-                if not isinstance(found, str):
+                outcome = _received(worker) if worker.pipe in ready else HANGS
+                if not isinstance(outcome, str):
                     idle.append(worker)
-                    yield worker.job, found
+                    yield worker.job, outcome
                     continue
                 worker.end()
                 if len(worker.job.strings) == 1:
-                    hung[worker.job.family] += bool(worker.job.family) and found == HANGS
-                    yield worker.job, [found]
+                    hung[worker.job.family] += bool(worker.job.family) and outcome == HANGS
+                    yield worker.job, [outcome]
                 else:
                     queue.extendleft(_halves(worker.job))
     finally:
@@ -147,11 +147,13 @@ def _started(function: Answers, memory: int) -> _Worker:
     # Forked: functions typed at a prompt cannot be sent. The pipe's other end closes with the
     # process, which is how its death is seen.
     context = multiprocessing.get_context("fork")
-    here, there = context.Pipe()
-    process = context.Process(target=_work, args=(function, there, here, memory), daemon=False)
+    parent_end, child_end = context.Pipe()
+    process = context.Process(
+        target=_work, args=(function, child_end, parent_end, memory), daemon=False
+    )
     process.start()
-    there.close()
-    return _Worker(process, here)
+    child_end.close()
+    return _Worker(process, parent_end)
 
 
 def _work(function: Answers, pipe: Connection, other: Connection, memory: int) -> None:
@@ -174,7 +176,7 @@ def _work(function: Answers, pipe: Connection, other: Connection, memory: int) -
             job = pipe.recv()
         except EOFError:
             os._exit(0)
-        found = function(job.task, job.strings)
+        rewards = function(job.task, job.strings)
         if os.getpid() != me:  # the grader forked, and this is its child
             os._exit(0)
-        pipe.send(found)
+        pipe.send(rewards)

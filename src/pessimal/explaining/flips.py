@@ -215,8 +215,8 @@ def flips_beyond_words(rates: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame
             level = LEVEL / len(tested)
             if 2.0**-row.pairs <= level:
                 words_excess = np.quantile(shares, 1 - level) - (row.flip_rate - row.flip_excess)
-                least = max(norm.isf(level) * row.excess_error, words_excess)
-                rates.loc[row.Index, "detectable"] = least + norm.ppf(POWER) * row.excess_error
+                threshold = max(norm.isf(level) * row.excess_error, words_excess)
+                rates.loc[row.Index, "detectable"] = threshold + norm.ppf(POWER) * row.excess_error
     columns, family = ("flip_p", "random_words"), ("model", "perturber")
     p, _ = correct_p(rates, columns, family, method="Benjamini-Hochberg")
     return rates.assign(p_corrected=p).drop(columns="excess_error")

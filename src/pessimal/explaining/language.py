@@ -120,8 +120,8 @@ class Passage:
         """(start, end) of code, formulas and addresses."""
         fences = [match.start() for match in _FENCE.finditer(self.text)]
         blocks = []
-        for first, last in zip(fences[::2], [*fences[1::2], len(self.text)], strict=False):
-            end = self.text.find("\n", last)
+        for first, close in zip(fences[::2], [*fences[1::2], len(self.text)], strict=False):
+            end = self.text.find("\n", close)
             blocks.append((first, len(self.text) if end < 0 else end))
         spans = blocks + [match.span() for match in _UNTOUCHED.finditer(self.text)]
         pieces = disjoint(Replacement(*span, "") for span in spans)
@@ -160,11 +160,17 @@ class Passage:
 
     def _line_sentences(self, start: int, end: int) -> Iterator[Sentence]:
         marker = _MARKER.match(self.text, start, end)
-        for cut, last in sentences(self.text, marker.end() if marker else start, end):
+        for cut, sentence_end in sentences(self.text, marker.end() if marker else start, end):
             index = bisect_right(self.untouched, cut, key=lambda span: span[1])
-            begin, stop = self.untouched[index] if index < len(self.untouched) else (last + 1, last)
-            if WORD.search(self.text, cut, last) and not (begin <= cut and last <= stop):
-                yield Sentence(cut, last, start)
+            begin, stop = (
+                self.untouched[index]
+                if index < len(self.untouched)
+                else (sentence_end + 1, sentence_end)
+            )
+            if WORD.search(self.text, cut, sentence_end) and not (
+                begin <= cut and sentence_end <= stop
+            ):
+                yield Sentence(cut, sentence_end, start)
 
     def _goes_on(self, before: Sentence, after: Sentence) -> bool:
         """Whether a line goes on with the sentence of the line before, as in a poem or a wrapped
@@ -338,8 +344,8 @@ def edited(
     for number, edit in enumerate(edits):
         pieces += places(original, edit, draw(number))
         passage, draw_here = Passage(changed), draw(number)
-        most = None if edit.drop is not None else edit.most
-        taken = draw_here.some(places(passage, edit, draw_here), most)
+        limit = None if edit.drop is not None else edit.most
+        taken = draw_here.some(places(passage, edit, draw_here), limit)
         changed = replaced(changed, taken)
         notes += [f"{edit.kind} in {len(taken)} place{'s' * (len(taken) > 1)}"] if taken else []
         if len(changed) > max(MOST_CHARACTERS, len(text)):

@@ -243,12 +243,12 @@ def preference_pairs(
         original, edited = (
             [{"role": "assistant", "content": row[column]}] for column in ("original", "edited")
         )
-        chosen, rejected = (edited, original) if better else (original, edited)
+        preferred, rejected = (edited, original) if better else (original, edited)
         names = ["comparison", "response", "attribute", "direction", "seed", "perturber"]
         pair = {
             "key": "/".join(str(row[name]) for name in names),
             "prompt": turns,
-            "chosen": chosen,
+            "chosen": preferred,
             "rejected": rejected,
             **{name: row[name] for name in ("model", "side", *names)},
             "reward_original": row["reward"],
@@ -259,7 +259,7 @@ def preference_pairs(
             "complied": None if pd.isna(row["complied"]) else bool(row["complied"]),
             "model_agrees": None if gain == 0 else bool(gain > 0),
         }
-        pairs.setdefault(json.dumps([turns, chosen, rejected]), pair)
+        pairs.setdefault(json.dumps([turns, preferred, rejected]), pair)
     return list(pairs.values())
 
 

@@ -41,12 +41,12 @@ class Shown:
     """Stems by tab."""
     notes: list[str] = field(default_factory=list)
     effect: dict | None = None
-    """Which columns of its table are what it found: the fields of `tables.result.Effect`."""
+    """Columns of its table that hold the effect: the fields of `tables.result.Effect`."""
 
     @classmethod
     def read(cls, entry: dict) -> "Shown":
-        """Of its entry in `results.json`. Where it declares no effect, its figure does; one that
-        was written before results could weighs by today's rule."""
+        """Read a result from its entry in `results.json`. Where it declares no effect, its figure
+        does; an entry from before results could weighs by today's rule."""
         plot, estimate = entry["plot"] or {}, entry["estimate"]
         result = cls(**{**entry, "plot": plot})
         if "effect" not in entry:
@@ -77,7 +77,7 @@ class Artifact:
     created: str
     """UTC time of publishing."""
     commit: str | None = None
-    """Of the code that made it, where that is known."""
+    """Commit of the code that made it, where that is known."""
     dirty: bool | None = None
     """Whether that code differed from the commit."""
     _tables: dict[str, pd.DataFrame] = field(default_factory=dict, repr=False, compare=False)
@@ -111,8 +111,8 @@ class Artifact:
         return self._tables[name]
 
     def effect(self, name: str) -> dict | None:
-        """What a result declares as its effect; None where it declares none or there is none of
-        this name."""
+        """The effect that a result declares; None where it declares none or no result has this
+        name."""
         return next((result.effect for result in self.results if result.name == name), None)
 
     def rows(self, result: Shown) -> pd.DataFrame:
@@ -140,12 +140,12 @@ def chosen_rows(table: pd.DataFrame, where: Mapping[str, object]) -> pd.DataFram
 
 
 class Method(NamedTuple):
-    """What a measure says and what it does not."""
+    """Meaning of a measure, and its limits."""
 
     title: str
     text: Markup
     to_do: str = ""
-    """What one would do about a finding; plain text."""
+    """Advice about a finding; plain text."""
 
 
 @cache
@@ -157,6 +157,6 @@ def method(key: str) -> Method:
     if "\n" not in text:
         return Method(key.replace("_", " ").capitalize(), Markup())
     first, _, rest = text.partition("\n")
-    last = rest.strip().rpartition("\n")[2]
-    to_do = last.removeprefix(TO_DO) if last.startswith(TO_DO) else ""
+    line = rest.strip().rpartition("\n")[2]
+    to_do = line.removeprefix(TO_DO) if line.startswith(TO_DO) else ""
     return Method(first.lstrip("# ").strip(), Markup(MARKDOWN.render(rest)), to_do)

@@ -1,5 +1,5 @@
-"""What the page says of each model: what it is, what it wants most and least; and its card: with
-whom it agrees, what moves it, what is wrong with its scores.
+"""Statements of the page on each model: what it is, what it wants most and least; and its card:
+with whom it agrees, what moves it, what is wrong with its scores.
 
 Knows an artifact's tables by their declared effects and plots, and by name only `agreement`,
 `models` and `provenance`.
@@ -51,18 +51,18 @@ def cards(artifact: Artifact) -> list[dict[str, Any]]:
 
 
 def wanted(artifact: Artifact) -> list[dict[str, Any]]:
-    """What each model wants, in the order of the artifact's labels, a table for each prompt: label
-    (the prompt) · rows (label, ends, and the prompt where it is another, as a language model's
-    is)."""
+    """The wants of each model, in the order of the artifact's labels, a table for each prompt:
+    label (the prompt) · rows (label, ends, and the prompt where it is another, as a language
+    model's is)."""
     by_model = {model: _ends(artifact, model) for model in artifact.labels}
     first = next((prompts for prompts in by_model.values() if prompts), {})
     tables = []
     for prompt in itertools.islice(first, PROMPTS):
         rows = []
         for model, ends in by_model.items():
-            for own in [prompt] if prompt in ends else [*ends][:1]:
-                row = {"label": artifact.labels[model], "ends": ends[own]}
-                rows.append(row | {"prompt": own if own != prompt else ""})
+            for key in [prompt] if prompt in ends else [*ends][:1]:
+                row = {"label": artifact.labels[model], "ends": ends[key]}
+                rows.append(row | {"prompt": key if key != prompt else ""})
         tables.append({"label": prompt, "content": {"rows": rows}})
     return tables
 
@@ -75,8 +75,8 @@ def prompts(artifact: Artifact) -> dict[str, str]:
         return {}
     wording = table.dropna(subset="prompt_text").groupby("prompt", sort=False)["prompt_text"]
     texts = wording.first().to_dict()
-    others = (artifact.table(r.name) for r in artifact.results if r.name != "provenance")
-    orders = (other["prompt"] for other in others if "prompt" in other)
+    tables = (artifact.table(r.name) for r in artifact.results if r.name != "provenance")
+    orders = (other["prompt"] for other in tables if "prompt" in other)
     order = max(orders, key=lambda column: len(set(texts) & set(column)), default=())
     return {key: texts[key] for key in dict.fromkeys([*order, *texts]) if key in texts}
 
@@ -86,9 +86,9 @@ def kinds(artifact: Artifact) -> list[tuple[str, list[str]]]:
     where there is none."""
     table, lines = artifact.table("models"), dict[str, list[str]]()
     for row in table.to_dict("records") if "model" in table else ():
-        known = [row.get(name) for name in ("about", "developer", "base")]
-        about, *others = [text if isinstance(text, str) else "" for text in known]
-        line = about or ", ".join(filter(None, others))
+        values = [row.get(name) for name in ("about", "developer", "base")]
+        about, *rest = [text if isinstance(text, str) else "" for text in values]
+        line = about or ", ".join(filter(None, rest))
         if line:
             lines.setdefault(line, []).append(artifact.labels.get(row["model"], row["model"]))
     return list(lines.items())
@@ -116,7 +116,7 @@ Ends = dict[str, list[tuple[str, str, bool]]]
 
 
 def _ends(artifact: Artifact, model: str) -> dict[str, Ends]:
-    """What a model wants most and least, by prompt; of the first candidate set."""
+    """Words that a model wants most and least, by prompt, from the first candidate set."""
     for result in artifact.results:
         plot, rows = result.plot, artifact.table(result.name)
         needed = {plot.get(field, "") for field in ("column", "rank", "end", "text", "value")}
@@ -124,8 +124,8 @@ def _ends(artifact: Artifact, model: str) -> dict[str, Ends]:
             continue
         rows = rows[rows["model"] == model]
         if len(rows):  # rewards come before log-probabilities
-            others = [column for column in plot["tabs"] if column != "prompt"]
-            rows = _first(rows, ["candidates", *others]).sort_values(plot["rank"], kind="stable")
+            tabs = [column for column in plot["tabs"] if column != "prompt"]
+            rows = _first(rows, ["candidates", *tabs]).sort_values(plot["rank"], kind="stable")
             prompts = rows["prompt"] if "prompt" in rows else pd.Series("", index=rows.index)
             return {str(p): _at_ends(of, plot) for p, of in rows.groupby(prompts, sort=False)}
     return {}
@@ -216,6 +216,6 @@ def _provenance(artifact: Artifact, model: str) -> tuple[str, list[str]]:
     if "dtype" in rows and (low := sorted({d for d in rows["dtype"].dropna() if d != "float32"})):
         warnings.append(f"scored in {', '.join(low)}")
     if {"lowest", "highest"} <= set(rows) and first[["lowest", "highest"]].notna().all():
-        least, most = (significant(float(first[end])) for end in ("lowest", "highest"))
-        about.append(f"no answer beyond {least} and {most}")
+        lowest, highest = (significant(float(first[end])) for end in ("lowest", "highest"))
+        about.append(f"no answer beyond {lowest} and {highest}")
     return ", ".join(about), warnings

@@ -36,7 +36,7 @@ LARGEST = 2**50  # whole numbers that JavaScript holds exactly, with room to spa
 
 @dataclass(frozen=True)
 class Explorer:
-    """What the page's script reads."""
+    """Data that the page's script reads."""
 
     index: dict
     """Vocabularies, their columns (model, prompt) and where each one's data is; JSON. Empty without
@@ -65,8 +65,8 @@ def chosen_prompts(
         )
     if wanted:
         return list(dict.fromkeys(wanted))
-    most = max(map(len, models.values()), default=0)
-    return [prompt for prompt, answering in models.items() if len(answering) == most]
+    largest = max(map(len, models.values()), default=0)
+    return [prompt for prompt, answering in models.items() if len(answering) == largest]
 
 
 def explorer(tables: Sequence[ScoreTable], *, notes: Sequence[str] = ()) -> Explorer | None:
@@ -148,7 +148,7 @@ def _column(table: ScoreTable, chunks: list[str]) -> dict:
 
 
 def _variant(provenance: ScoreProvenance) -> str:
-    """What sets this scan of a model apart from its usual one: mode, precision, kind of score."""
+    """Difference of this scan of a model from its usual one: mode, precision, kind of score."""
     unusual = [
         provenance.mode if provenance.mode not in ("ids", "published") else "",
         provenance.dtype if provenance.dtype not in (None, "float32") else "",
@@ -206,7 +206,7 @@ def packed(
 
 
 def decimals(rewards: np.ndarray) -> int:
-    """How many decimals tell rewards apart well enough, and can be held exactly (0 …
+    """Number of decimals that tell rewards apart well enough, and can be held exactly (0 …
     MOST_DECIMALS)."""
     spread, largest = float(np.std(rewards)), float(np.max(np.abs(rewards), initial=0.0))
     spread = spread if 0 < spread < math.inf else largest or 1.0

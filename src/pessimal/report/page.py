@@ -29,19 +29,18 @@ from pessimal.tables.result import HOLDS, Estimate
 from pessimal.texts import interval, literal, readable, signed, significant
 
 MAX_ROWS = 400
-"""Of a table: long ones stay in the artifact; the page shows their beginning and counts the
-rest."""
+"""Rows of a table on the page: it shows the beginning of a longer one and counts the rest."""
 MAX_TABS = 12
-"""Of a figure: further ones stay in the artifact and are counted."""
+"""Tabs of a figure: further ones stay in the artifact and are counted."""
 FINDINGS = 9
 """Cards; further headlines are folded below them."""
 RANKS = 5
-"""Of tokens at each end; the table below has all."""
+"""Ranks of tokens at each end; the table below has all."""
 PROVENANCE = "provenance"
 VERDICTS = (FAIL, REVIEW, PASS, MEASURED, NOT_MEASURED, NOT_ASKED)
 """In the order of the page."""
 IDS = ("asked", "explorer", "findings", "models", PROVENANCE, "results", "verdicts")
-"""Of the page's own sections: no question has one of these."""
+"""Ids of the page's own sections: no question has one of these."""
 GLOSSARY = {
     r"Zipf unit": "Zipf unit: ten times the use",
     r"half[ -]sum": "half sum: the mean of the two prompts",
@@ -74,8 +73,8 @@ def page(
     anchors = [f"part{i}-" if len(artifacts) > 1 else "" for i in range(len(artifacts))]
     taken = set(IDS)
     parts = [_part(*pair, taken) for pair in zip(artifacts, anchors, strict=True)]
-    asked = {prompt for part in parts for prompt in part["prompts"]}
-    environment.filters |= filters | {"line": number_line, "plain": glossary(asked)}
+    wordings = {prompt for part in parts for prompt in part["prompts"]}
+    environment.filters |= filters | {"line": number_line, "plain": glossary(wordings)}
     findings, further = _findings(parts)
     scripts = [own_script(), *library()] if explorer and explorer.index else []
     tables = [table for part in parts for table in part["wanted"]["tabs"]]
@@ -105,17 +104,17 @@ Finding = tuple[dict[str, Any], dict[str, Any], Shown]
 
 
 def _findings(parts: Sequence[dict[str, Any]]) -> tuple[list[Finding], list[Finding]]:
-    """What gets a card, and all else, the heaviest first: of each artifact what holds, or where
-    nothing does everything. The verdicts of an audit say it already."""
-    cards, others = list[Finding](), list[Finding]()
+    """Findings that get a card, and all others, the heaviest first: from each artifact those that
+    hold, or where none does all of them. The verdicts of an audit say it already."""
+    cards, rest = list[Finding](), list[Finding]()
     for part in (part for part in parts if not part["audit"]):
         every = [(part, q, result) for q in part["questions"] for result in q["results"]]
         threshold = HOLDS if any(result.weight >= HOLDS for *_, result in every) else -math.inf
         for item in every:
-            (cards if item[2].weight >= threshold else others).append(item)
+            (cards if item[2].weight >= threshold else rest).append(item)
     cards.sort(key=lambda item: -item[2].weight)
-    others = sorted(cards[FINDINGS:] + others, key=lambda item: -item[2].weight)
-    return cards[:FINDINGS], others
+    rest = sorted(cards[FINDINGS:] + rest, key=lambda item: -item[2].weight)
+    return cards[:FINDINGS], rest
 
 
 def _part(artifact: Artifact, anchor: str, taken: set[str]) -> dict[str, Any]:
@@ -227,13 +226,13 @@ def _figure(
     for label, it in itertools.islice(labelled, MAX_TABS):
         content = it if isinstance(it, dict) else drawing(artifact.figure(it), next(ids))
         tabs.append({"label": label, "content": content})
-    named = [t for t in tabs if t["label"] and re.search(rf"\b{re.escape(t['label'])}\b", title)]
-    start = tabs.index(max(named, key=lambda tab: len(tab["label"]))) if named else 0
+    matches = [t for t in tabs if t["label"] and re.search(rf"\b{re.escape(t['label'])}\b", title)]
+    start = tabs.index(max(matches, key=lambda tab: len(tab["label"]))) if matches else 0
     return {"title": title, "tabs": tabs, "open": start, "left_out": len(contents) - len(tabs)}
 
 
 def _contents(artifact: Artifact, result: Shown) -> dict[str, str] | dict[str, dict]:
-    """What a result's tabs hold: stems of figures, or tables of tokens in their place."""
+    """Contents of a result's tabs: stems of figures, or tables of tokens in their place."""
     if result.plot.get("kind") != "TokenTable":
         return result.figures
     plot = result.plot
@@ -256,10 +255,10 @@ def _tokens(artifact: Artifact, plot: dict, rows: pd.DataFrame) -> dict:
     rows = marked(rows[rows[rank] <= min(plot["shown"], RANKS)])
     if column not in rows:
         rows = rows.assign(**{column: ""})
-    shown = rows[[end, rank, column, plot["text"], plot["value"], "certified"]].astype(object)
+    table = rows[[end, rank, column, plot["text"], plot["value"], "certified"]].astype(object)
     cells: dict[tuple, tuple] = {
         tuple(key): (literal(text), significant(value), bool(mark))
-        for *key, text, value, mark in shown.to_numpy()
+        for *key, text, value, mark in table.to_numpy()
     }
     columns = list(dict.fromkeys(rows[column]))
     places = dict.fromkeys(key[:2] for key in cells)
@@ -269,8 +268,8 @@ def _tokens(artifact: Artifact, plot: dict, rows: pd.DataFrame) -> dict:
 
 
 def tests(results: Sequence[tuple[str, Shown]]) -> dict[str, Any] | None:
-    """How many results were tested, how many of these would hold by chance, how many hold, and how
-    many of them page-wide; and the table of results. None where nothing was tested.
+    """Numbers of results that were tested, that would hold by chance, that hold, and that hold
+    page-wide; and the table of results. None where nothing was tested.
 
     Args:
         results: links to their sections, and results.
@@ -302,10 +301,10 @@ def number_line(estimate: dict) -> dict[str, Any] | None:
     where there is nothing to compare it with."""
     names, p = ("value", "low", "high", "null"), estimate["p"]
     at = {n: x for n in names if (x := estimate.get(n)) is not None and math.isfinite(x)}
-    least, most = min(at.values(), default=0.0), max(at.values(), default=0.0)
-    if not {"value", "null"} <= set(at) or least == most:
+    low, high = min(at.values(), default=0.0), max(at.values(), default=0.0)
+    if not {"value", "null"} <= set(at) or low == high:
         return None
-    places = {name: 4 + 92 * (x - least) / (most - least) for name, x in at.items()}
+    places = {name: 4 + 92 * (x - low) / (high - low) for name, x in at.items()}
     return places | {"holds": p is not None and p <= LEVEL, "name": f"{at['null']:.3g}"}
 
 

@@ -75,7 +75,7 @@ DRAWN = {"svg", "g", "defs", "path", "rect", "use", "clipPath", "text", "tspan",
 """Elements that are kept: those that figures have. All others go, with what is in them."""
 LINK = re.compile(r"url\(\s*['\"]?#")
 INHERITED = ("font-family", "font-size", "stroke-linejoin", "fill", "style")
-"""What the root says for all that is in it."""
+"""Attributes of the root that all in it inherits."""
 
 
 @dataclass(frozen=True)
@@ -113,17 +113,17 @@ def drawing(file: Path, id: str) -> Drawing:
 
 def _kept(element: ElementTree.Element, id: str) -> ElementTree.Element:
     """The element without name spaces, and without what could act or fetch."""
-    made = ElementTree.Element(_name(element))
+    copy = ElementTree.Element(_name(element))
     for key, value in element.attrib.items():
         name = key.rpartition("}")[2]
         fetches = name == "href" and not value.startswith(("#", "data:image/png;base64,"))
         if fetches or name.startswith("on") or "url(" in LINK.sub("", value):
             continue
         value = re.sub("^#", f"#{id}-", value) if name == "href" else value
-        made.set(name, f"{id}-{value}" if name == "id" else LINK.sub(f"url(#{id}-", value))
-    made.text, made.tail = element.text, element.tail
-    made.extend(_kept(child, id) for child in element if _name(child) in DRAWN)
-    return made
+        copy.set(name, f"{id}-{value}" if name == "id" else LINK.sub(f"url(#{id}-", value))
+    copy.text, copy.tail = element.text, element.tail
+    copy.extend(_kept(child, id) for child in element if _name(child) in DRAWN)
+    return copy
 
 
 def _name(element: ElementTree.Element) -> str:

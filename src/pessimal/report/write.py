@@ -63,7 +63,7 @@ def write_tables(results: Sequence[Result], folder: Path) -> None:
 
 
 def as_json(result: Result, figures: Mapping[str, str]) -> dict:
-    """What `results.json` says of a result; `figures` are the stems of its figures by tab."""
+    """Entry of a result in `results.json`; `figures` are the stems of its figures by tab."""
     plot = None
     if result.plot is not None:
         plain = str | int | float | bool | tuple

@@ -1,1 +1,1 @@
-"""What a reward is: kinds, a file each; loading, chat frames, heads."""
+"""Rewards: kinds, a file each; loading, chat frames, heads."""

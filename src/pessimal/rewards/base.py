@@ -1,4 +1,4 @@
-"""What a reward is to the rest of the house: `Reward`, of which there are two forms.
+"""The interface of a reward to the rest of the house: `Reward`, in two forms.
 
 A `NetworkReward` is a weighted sum of `Part`s, each one network that reads one frame: any token ids
 can be asked. A `TextReward` takes conversations and gives numbers. Knows no kind; each is a file
@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # the command line's door imports kinds, and must not wait fo
     from pessimal.tables import ModelDescription
 
 StatesOf = Literal["base", "itself", "trained"]
-"""Whose states a scan keeps (`pessimal.tables.score_table`)."""
+"""Owner of the states that a scan keeps (`pessimal.tables.score_table`)."""
 Report = Callable[[dict[int, float], int], None]
 """Called with the rewards of one batch, by row, and the number of all rows."""
 
@@ -46,7 +46,7 @@ class Reward(ABC):
     takes_inputs: ClassVar[bool] = False
     """Whether it can be asked token ids, or a text that somebody else has templated."""
     score: ClassVar[Literal["reward", "log_probability"]] = "reward"
-    """What its numbers are."""
+    """Meaning of its numbers."""
 
     spec: ModelSpec
     tokenizer: "PreTrainedTokenizerBase | None"
@@ -65,7 +65,7 @@ class Reward(ABC):
 
     @property
     def can(self) -> frozenset[str]:
-        """What it can be asked (`pessimal.rewards.spec.NEEDS`)."""
+        """Questions that it can answer (`pessimal.rewards.spec.NEEDS`)."""
         return self.spec.can
 
     @property
@@ -85,12 +85,12 @@ class Reward(ABC):
 
     @property
     def typed(self) -> str:
-        """What one types for it."""
+        """Text that a user types for it."""
         return self.spec.name
 
     @property
     def rows(self) -> int:
-        """How many ids of its tokenizer's vocabulary can be asked: of texts, all."""
+        """Number of ids of its tokenizer's vocabulary that can be asked: as texts, all."""
         assert self.tokenizer is not None  # whoever scans a vocabulary has given it
         return len(self.tokenizer)
 
@@ -146,8 +146,8 @@ class Reward(ABC):
 
     @property
     def digests(self) -> dict[str, str]:
-        """What pins its rewards down, apart from precision and prompt, by the names of the fields
-        of `ModelProvenance`."""
+        """Digests that pin its rewards down, apart from precision and prompt, by fields of
+        `ModelProvenance`."""
         names = ("weights_digest", "config_digest", "tokenizer_digest", "template_digest")
         return {name: getattr(self, name) for name in names}
 
@@ -202,17 +202,17 @@ class NetworkReward(Reward):
 
     @property
     def rows(self) -> int:
-        """How many ids can be asked: the rows of its embedding."""
+        """Number of ids that can be asked: the rows of its embedding."""
         return self.embedding_rows
 
     @property
     def states_of(self) -> tuple[int, StatesOf, str]:
-        """Of which network a scan keeps states where no base is known, whose these are, and its
+        """Number of the network whose states a scan keeps where no base is known, their owner, its
         name."""
         return self.parts[0].network, "itself", self.name
 
     def describe_scan(self, values: Sequence["np.ndarray"]) -> dict[str, Any]:
-        """What a table records besides, of what each part (n,) gave."""
+        """Entries that a table records besides, from the `values` (n,) of each part."""
         return {}
 
     @property
@@ -248,12 +248,12 @@ class TextReward(Reward):
     def cost(
         self, conversations: Sequence[Conversation], *, again: Sequence[Conversation] = ()
     ) -> object | None:
-        """What asking for these, and some `again`, will take, to be printed; None where it costs
+        """The cost of asking for these, and for some `again`, to be printed; None where it costs
         nothing."""
         return None
 
     def describe_answers(self, conversations: Sequence[Conversation]) -> dict[str, Any]:
-        """What a table records of how likely a judge's `answers` are; empty where none are read."""
+        """Entries of a table on how likely a judge's `answers` are; empty where none are read."""
         return {}
 
     @abstractmethod

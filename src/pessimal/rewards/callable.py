@@ -242,8 +242,9 @@ class CallableSpec(ModelSpec):
     callable: Any = None
     """The function: `_target_` (FILE.py:NAME, or module.name) and further arguments."""
     shape: Shape | None = None
-    """How the function is called: trl, verl, verl_batch, openrlhf, verifiers, verifiers_rubric,
-    inspect, plain, plain_group or plain_lists; null goes by the names of its parameters."""
+    """The form of the function's calls: trl, verl, verl_batch, openrlhf, verifiers,
+    verifiers_rubric, inspect, plain, plain_group or plain_lists; null goes by the names of its
+    parameters."""
     messages: bool | None = None
     """true passes prompts and completions as lists of messages, false as texts; null as the prompt
     stands in `tasks`, and as the shape usually has them."""
@@ -251,8 +252,8 @@ class CallableSpec(ModelSpec):
     """JSONL file of tasks, each a prompt with its columns, such as {"prompt": "2 + 2?",
     "ground_truth": "4"}."""
     chat: bool | None = None
-    """Of shape=openrlhf: true writes queries in the chat template of the policy, whose tokenizer is
-    `tokenizer`, false as plain text; null takes the template where there is one."""
+    """For shape=openrlhf: true writes queries in the chat template of the policy, whose tokenizer
+    is `tokenizer`, false as plain text; null takes the template where there is one."""
 
     def check(self) -> None:
         super().check()

@@ -1,4 +1,4 @@
-"""How far a reward can go: bounds on the reward of every response of every length, by what its head
+"""The range of a reward: bounds on the reward of every response of every length, by what its head
 can make of any state that a norm gives.
 
 Arithmetic over weights; what a norm computes is measured on the norm itself, never taken from its
@@ -54,7 +54,7 @@ class Bounds:
         return math.isfinite(self.low) or math.isfinite(self.high)
 
     def share(self, reward: float) -> float:
-        """How far a reward is from the middle of both bounds, −1 at the lower and 1 at the upper:
+        """Distance of a reward from the middle of both bounds, −1 at the lower and 1 at the upper:
         of a linear head on an RMSNorm the cosine of the state with the head's direction, since a
         state orthogonal to it gets the middle. NaN without both bounds."""
         if not self.finite or self.low == self.high:
@@ -83,7 +83,7 @@ def unbounded(why: str) -> Bounds:
 
 
 def read_bounds(stored: Mapping[str, Any] | None) -> Bounds:
-    """What `Bounds.stored` gave; none where a table keeps none."""
+    """Bounds from what `Bounds.stored` gave; none where a table keeps none."""
     if stored is None:
         return unbounded(TEXTS)
     low, high = stored["low"], stored["high"]
@@ -93,8 +93,8 @@ def read_bounds(stored: Mapping[str, Any] | None) -> Bounds:
 
 
 def weighted_sum(terms: Iterable[tuple[float, Bounds]]) -> Bounds:
-    """Of Σ weight · reward. Where a side is unbounded, the reasons are those of the terms without
-    it."""
+    """Bounds of Σ weight · reward. Where a side is unbounded, the reasons are those of the terms
+    without it."""
     weighted = [(weight, bounds) for weight, bounds in terms if weight]
     ends = [sorted((weight * bounds.low, weight * bounds.high)) for weight, bounds in weighted]
     low, high = (math.fsum(side) for side in zip(*ends, strict=True))
@@ -113,8 +113,8 @@ class NormalisedStates:
 
     @classmethod
     def of(cls, norm: nn.Module, width: int) -> "NormalisedStates | None":
-        """What a norm of `width` numbers gives, by asking it in float32; None where it is neither
-        of the two, or cannot be asked."""
+        """States that a norm of `width` numbers gives, by asking it in float32; None where it is
+        neither of the two, or cannot be asked."""
         generator = torch.Generator().manual_seed(0)
         states = torch.randn(_PROBES, width, generator=generator)
         states[: _PROBES // 4] += 1.0  # a mean that is not 0
@@ -149,7 +149,7 @@ class NormalisedStates:
         return rows - rows.mean(dim=-1, keepdim=True) if self.centred else rows
 
     def linear(self, weight: Tensor, bias: Tensor | None) -> Interval:
-        """What a linear layer (k, d) can make of them, with room for float32's rounding."""
+        """Interval of a linear layer (k, d) over them, with room for float32's rounding."""
         exact, radius = weight.double().cpu(), math.sqrt(len(self.scale))
         offset = 0.0 if bias is None else bias.double().cpu()
         middle, half = exact @ self.shift + offset, radius * self._directions(weight).norm(dim=-1)
@@ -158,8 +158,9 @@ class NormalisedStates:
         return middle - half - room, middle + half + room
 
     def layers(self, module: nn.Module) -> Interval | None:
-        """What linear layers with ReLU between them can make of them; None for other layers. Behind
-        a hidden layer the better of two bounds: each unit by itself, and all by their length."""
+        """Interval of linear layers with ReLU between them over these states; None for other
+        layers. Behind a hidden layer the better of two bounds: each unit by itself, and all by
+        their length."""
         first, *rest = module if isinstance(module, nn.Sequential) else [module]
         if not isinstance(first, nn.Linear):
             return None
@@ -197,7 +198,7 @@ def _stretch(weight: Tensor) -> float:
 
 
 def of_unit_box(weight: Tensor, bias: Tensor | None) -> Interval:
-    """What a linear layer (k, d) can make of d numbers between −1 and 1."""
+    """Interval of a linear layer (k, d) over d numbers between −1 and 1."""
     offset = torch.zeros(len(weight)) if bias is None else bias.detach().double().cpu()
     half = weight.detach().double().cpu().abs().sum(dim=-1)
     room = 2 * (weight.shape[1] + 16) * _UNIT * (half + offset.abs())

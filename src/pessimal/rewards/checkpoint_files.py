@@ -1,5 +1,5 @@
-"""What kinds of rewards share: reading a checkpoint's configuration, tokenizer, digests, weights;
-and networks whose class transformers does not have.
+"""Code that kinds of rewards share: reading a checkpoint's configuration, tokenizer, digests,
+weights; and networks whose class transformers does not have.
 
 ArmoRM, QRM and GRM came with Python code of their own, written against older versions of
 transformers. Their weights are all that is needed (`NativeRewardModel`). Where such code is run all
@@ -73,7 +73,7 @@ def _read_config(spec: CheckpointSpec, folder: Path) -> PreTrainedConfig:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What a checkpoint folder holds, read before any weight is."""
+    """Content of a checkpoint folder, read before any weight is."""
 
     spec: CheckpointSpec
     folder: Path
@@ -85,8 +85,8 @@ class Checkpoint:
         return load_tokenizer(self.spec, self.folder)
 
     def fields(self, setting: str | None = None) -> dict[str, Any]:
-        """What it is, its digests and description, as fields of a `NetworkReward`; `setting` is
-        what its numbers depend on besides the files."""
+        """Its spec, digests and description, as fields of a `NetworkReward`; its numbers depend on
+        `setting` besides the files."""
         spec, folder = self.spec, self.folder
         with working(f"reading the weights of {spec.name} for their digest", after=2):
             weights = weights_digest(folder) if spec.file is None else sha256_of(folder / spec.file)

@@ -333,7 +333,7 @@ class EndpointSpec(ModelSpec):
 
 @dataclass(frozen=True)
 class Cost:
-    """What asking a server will take."""
+    """The cost of asking a server."""
 
     requests: int
     tokens: int | None
@@ -348,7 +348,7 @@ class Cost:
 
 @dataclass
 class AnswerShare:
-    """How likely a judge's answers are, all of them together, as far as its server says."""
+    """Probability of a judge's answers, all of them together, as far as its server says."""
 
     questions: list[tuple[float, float, str]] = field(default_factory=list)
     """Probability of those that the server gives, the most of the others, and the likeliest other
@@ -399,7 +399,8 @@ class EndpointReward(TextReward):
     spec: EndpointSpec
     wire: Wire
     inputs: Inputs
-    """What is sent for a conversation: one input, or two where a judge compares in both orders."""
+    """Inputs that are sent for a conversation: one input, or two where a judge compares in both
+    orders."""
     batch_size: int
     answers: AnswerShare = field(default_factory=AnswerShare)
 
@@ -552,7 +553,7 @@ def open_endpoint(
 
 
 def _make_inputs(api: str, tokenizer: "PreTrainedTokenizerBase | None") -> tuple[Inputs, bool]:
-    """How conversations are sent to a classifier, and whether as messages."""
+    """Inputs of a classifier for conversations, and whether they are messages."""
     forms = APIS[api].forms
     pairs = tokenizer is None or takes_pairs(tokenizer)
     if "pairs" in forms and (pairs or len(forms) == 1):
@@ -575,7 +576,7 @@ def _make_inputs(api: str, tokenizer: "PreTrainedTokenizerBase | None") -> tuple
 
 
 def _questions(spec: EndpointSpec) -> Inputs:
-    """What a chat is asked about a conversation."""
+    """Question to a chat about a conversation."""
     judge = spec.judge
     judge.check()
     if judge.template is None or judge.logit is not None or judge.chat is False:

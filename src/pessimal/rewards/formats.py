@@ -106,7 +106,7 @@ class Templated:
         return [self._close(ids) for ids in inputs]
 
     def frame(self, prompt: Prompt, *, double_bos: bool = False) -> Frame:
-        """What stands before and after the response (see `find_frame`)."""
+        """Tokens before and after the response (see `find_frame`)."""
         pairs = takes_pairs(self.tokenizer)
         if pairs and double_bos:
             raise doubled_pair()
@@ -162,8 +162,8 @@ class Stepped(Templated):
         what stands before it."""
         texts = [self._close_steps(response) for response in responses]
         around, *inputs = super().ids(prompt, [PLAIN, *texts], double_bos=double_bos)
-        others = around.count(self.step)
-        return [self._cut(ids, text, others) for ids, text in zip(inputs, texts, strict=True)]
+        n_around = around.count(self.step)
+        return [self._cut(ids, text, n_around) for ids, text in zip(inputs, texts, strict=True)]
 
     def encode(self, conversation: Conversation) -> Encoded:
         """The ids of a conversation; `n_response` counts them from its first step's end."""
@@ -190,7 +190,7 @@ class Stepped(Templated):
 
     @functools.cached_property
     def _behind(self) -> int:
-        """How often the template itself writes the token behind the response."""
+        """Number of times that the template itself writes the token behind the response."""
         return Templated(self.tokenizer).frame("Why?").suffix.count(self.step)
 
     def _cut(self, ids: list[int], written: str, others: int) -> list[int]:
@@ -351,8 +351,8 @@ class Graded:
         return self._text(messages, plain_prompt(conversation), messages[-1]["content"])
 
     def frame(self, prompt: Prompt, *, double_bos: bool = False) -> Frame:
-        """What stands before and after the response, as it does around plain words: a tokenizer may
-        tie others to what stands around them (`survives` says which)."""
+        """Tokens before and after the response, as they are around plain words: a tokenizer may tie
+        others to what stands around them (`survives` says which)."""
         check_written_once(functools.partial(self.text, prompt))
         make = functools.partial(self.ids, prompt, double_bos=double_bos)
         return find_frame(make, self.tokenizer, prompt, words=PLAIN_WORDS)

@@ -23,7 +23,7 @@ _CHECKING = ("Music", "hope and peace", "7 stars", "it is good.")
 PLAIN_WORDS = (("love", "Wisdom", "a", "truth", "kind"), ("Music", "hope and peace"))
 """Responses that no tokenizer ties to punctuation or a line's end around them."""
 _SPACED = ((" love", " Wisdom", " a", " truth", " kind"), (" Music", " hope and peace"))
-"""What no tokenizer ties to an answer before it."""
+"""Texts that no tokenizer ties to an answer before them."""
 
 
 @dataclass(frozen=True)
@@ -43,12 +43,12 @@ class Frame:
     typed: bool = False
     """Whether the model marks prompt (0) and response (1) by token types, as BERT does."""
     answer: int = 0
-    """How many of the prefix's last ids are of the answer that the slot is behind."""
+    """Number of the prefix's last ids that are of the answer before the slot."""
     context: Context | None = None
 
     @property
     def asked(self) -> Asked:
-        """What the candidate is put into."""
+        """Prompt or context that the candidate is put into."""
         return self.context or self.prompt
 
     def around(self, response: Sequence[int]) -> list[int]:
@@ -71,11 +71,11 @@ class Encoded:
     types: tuple[int, ...] | None
     """Token types, for encoders that mark prompt (0) and response (1) by them."""
     n_response: int = 0
-    """How many of the last ids are the response's, for readings that sum over these alone."""
+    """Number of the last ids that are the response's, for readings that sum over these alone."""
 
 
 class Format(Protocol):
-    """How a prompt and a response are shown to a network, as token ids."""
+    """The form in which a prompt and a response are shown to a network, as token ids."""
 
     @property
     def tokenizer(self) -> "PreTrainedTokenizerBase":
@@ -98,7 +98,7 @@ class Format(Protocol):
         a conversation is more than one text, or some of its ids are cut off."""
 
     def frame(self, prompt: Prompt, *, double_bos: bool = False) -> Frame:
-        """What stands before and after the response."""
+        """Tokens before and after the response."""
 
 
 def slot_ids(
@@ -123,8 +123,8 @@ def slot_frame(
     *,
     double_bos: bool = False,
 ) -> Frame:
-    """What stands before and after the answer, or the slot. A given answer keeps its own ids; where
-    its end is one token with what follows, those that it has with other words behind it.
+    """Tokens before and after the answer, or the slot. A given answer keeps its own ids; where its
+    end is one token with what follows, those that it has with other words behind it.
 
     Raises:
         FrameError: the tokenizer ties what stands around the slot to what stands in it.

@@ -36,7 +36,7 @@ class HeadSpec(StepSpec):
 
     kind: str = "head"
     output: Any = None
-    """Which output is the reward, for a model that has several: its number, counted from 0 (URM:
+    """The output that is the reward, for a model that has several: its number, counted from 0 (URM:
     0), or its label; `all` scans each of them in one pass, as a model of its own."""
     labels: list[str] = field(default_factory=list)
     """Names of the outputs in their order, where the model's configuration has none."""

@@ -63,7 +63,7 @@ def check_is_language_model(spec: CheckpointSpec, config: PreTrainedConfig, shap
 
 
 def listed_rows(config: PreTrainedConfig, shapes: Shapes) -> int:
-    """How many ids have both an input and an output embedding: ids from here on have no
+    """Number of ids that have both an input and an output embedding: ids from here on have no
     probability."""
     names = [name for name in shapes if name.endswith(("lm_head.weight", "embed_out.weight"))]
     return min([config.get_text_config().vocab_size, *(shapes[name][0] for name in names)])
@@ -162,15 +162,19 @@ class SequenceNetwork(LanguageNetwork):
         """log p(last `n_response` ids | the others) as `logits` (batch, 1), by the model's
         untouched forward, normalised in float64 over all rows of its output embedding."""
         before, targets = input_ids[:, :-1], input_ids[:, -n_response:].unsqueeze(-1)
-        last = self._last
-        if last is None or last[1].shape[1] != n_response or not torch.equal(last[0], before):
+        previous = self._last
+        if (
+            previous is None
+            or previous[1].shape[1] != n_response
+            or not torch.equal(previous[0], before)
+        ):
             logits = self.causal(input_ids=before).logits[:, -n_response:]
             exact = logits.cpu() if logits.device.type == "mps" else logits  # which has no float64
             # Candidates of one token are asked one by one about the same context: its answer is
             # kept.
-            last = self._last = (before, torch.log_softmax(exact.double(), dim=-1))
-        chosen = last[1].gather(-1, targets.to(last[1].device)).sum(dim=1)
-        return SequenceClassifierOutput(logits=chosen)
+            previous = self._last = (before, torch.log_softmax(exact.double(), dim=-1))
+        total = previous[1].gather(-1, targets.to(previous[1].device)).sum(dim=1)
+        return SequenceClassifierOutput(logits=total)
 
 
 class SequenceHead:
@@ -220,7 +224,7 @@ def output_embedding(causal: PreTrainedModel) -> nn.Linear:
 
 @dataclass(frozen=True)
 class LogitScaling:
-    """What some models do to their logits: Cohere's multiply, Granite's divide, Gemma 2's cap
+    """The scaling of logits in some models: Cohere's multiply, Granite's divide, Gemma 2's cap
     them."""
 
     factor: float = 1.0
@@ -269,7 +273,7 @@ class JudgeNetwork(LanguageNetwork):
 
     @torch.no_grad()
     def answers(self, inputs: Sequence[Sequence[int]]) -> Answers | None:
-        """How likely the answers are to whole `inputs`; None for a raw logit, which is of no
+        """Probability of the answers to whole `inputs`; None for a raw logit, which is of no
         answer."""
         if not (self.reading.negative or self.reading.values):
             return None

@@ -79,13 +79,13 @@ class LogProbability(NetworkReward):
 
     @property
     def conversations(self) -> Continued:
-        """How it is asked."""
+        """The format in which it is asked."""
         conversations = self.parts[0].conversations
         assert isinstance(conversations, Continued)
         return conversations
 
     def keeps_states(self, *, of_vocabulary: bool) -> bool:
-        """Of a vocabulary one forward gives all, and states would take one a word."""
+        """False for a vocabulary: one forward gives all, and states would take one per word."""
         return not of_vocabulary
 
     def slot_fault(self, *, is_last: bool) -> str | None:

@@ -61,8 +61,8 @@ def options_of(name: str) -> dict[str, Any] | None:
 
 
 def name_of(model: str) -> str:
-    """What a model's tables are called, of a model as it is typed; a name of conf/model, or of a
-    model that has a file there, as it is."""
+    """Name of a model's tables, for a model as it is typed; a name of conf/model, or of a model
+    that has a file there, as it is."""
     if options_of(model) is None or known_model(model):
         return model
     return spec_of(model).name
@@ -79,8 +79,8 @@ def answering_to(asked: Sequence[str], there: Iterable[str]) -> list[str]:
 
 
 def describe_alien(option: str, schema: type[ModelSpec]) -> str | None:
-    """What to type in place of an option that a kind of model has not, and another has; None where
-    none has."""
+    """Advice in place of an option that a kind of model has not, and another has; None where none
+    has."""
     for field in fields(schema):
         if is_dataclass(field.type) and option in _field_names(field.type):
             return f"of model.kind={schema.kind} it is model.{field.name}.{option}"
@@ -118,8 +118,10 @@ def spec_of(model: str | None, /, **changes: object) -> ModelSpec:
         if change not in names:
             alien = describe_alien(change, schema)
             raise ConfigError(alien or unknown_option(change, change, sorted(names)))
-    if others := [key for key, value in entry.items() if key not in names and value is not None]:
-        option = f"model.{others[0]}={entry[others[0]]} of {model!r}"
+    if extra_keys := [
+        key for key, value in entry.items() if key not in names and value is not None
+    ]:
+        option = f"model.{extra_keys[0]}={entry[extra_keys[0]]} of {model!r}"
         raise ConfigError(f"{option} is of no model.kind={schema.kind}: give its own folder")
     entry["kind"] = schema.kind
     try:

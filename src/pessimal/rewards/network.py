@@ -1,4 +1,4 @@
-"""What a network of a reward has, whichever class it is of."""
+"""Interface of a reward's network, whichever class it is of."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,8 +13,8 @@ from pessimal.rewards.spec import Reduce
 
 @dataclass(frozen=True)
 class Steps:
-    """How a process reward model is read: a probability at every step of the response, reduced to
-    one number."""
+    """The reading of a process reward model: a probability at every step of the response, reduced
+    to one number."""
 
     token: int
     output: int
@@ -37,8 +37,8 @@ class Steps:
             case Reduce.product:
                 rewards = steps.masked_fill(~ends, 1.0).prod(dim=1)
             case Reduce.last:
-                last = (ends * torch.arange(1, ids.shape[1] + 1, device=ids.device)).argmax(dim=1)
-                rewards = steps.gather(1, last.unsqueeze(1))[:, 0]
+                places = (ends * torch.arange(1, ids.shape[1] + 1, device=ids.device)).argmax(dim=1)
+                rewards = steps.gather(1, places.unsqueeze(1))[:, 0]
         return rewards.masked_fill(~ends.any(dim=1), float("nan"))
 
 
@@ -50,9 +50,9 @@ class RewardNetwork(nn.Module):
     base_model_prefix: str
     """Attribute that holds the network under the head."""
     reward_output: int | slice
-    """Which of its outputs is the reward; a slice takes several."""
+    """The output that is the reward; a slice takes several."""
     steps: Steps | None = None
-    """How the numbers of a process reward model become one; None for others."""
+    """Reading of a process reward model's numbers as one; None for others."""
     own_position: bool = False
     """Whether the pad token is left to its own class, which says where the reward is read."""
     assistant_opening: tuple[int, ...]

@@ -46,9 +46,9 @@ stays lost. Figures that are taken with this checkpoint depend on that.
 """
 
 FILES = ("*.safetensors", "*.json", "*.txt", "*.model", "*.jinja")
-"""What a checkpoint consists of, code of its own apart."""
+"""Files of a checkpoint, code of its own apart."""
 LANGUAGE = ("model.", "transformer.", "gpt_neox.", "lm_head.")
-"""How the names of a language model's weights begin."""
+"""Beginnings of the names of a language model's weights."""
 MODULES = re.compile(r"(?:^|_)(?:layers?|blocks|depth|groups?|experts|labels)$")
 """Settings of a configuration that count what is built one by one."""
 

@@ -1,4 +1,4 @@
-"""What a judge is asked about a response, which of its answers are read, and how these become a
+"""The question to a judge about a response, which of its answers are read, and how these become a
 reward: of a language model on this machine, and of one behind a server.
 
 Knows texts, logits and probabilities. Does not know templates, networks or servers.
@@ -33,7 +33,7 @@ _SLOT = re.compile(r"\{(prompt|response|opponent)\}")
 
 @options_dataclass
 class QuestionOptions(Options):
-    """How a judge is asked, and which answers count for and against the response."""
+    """The question to a judge, and which answers count for and against the response."""
 
     template: str | None = None
     """Text of the user's turn, with {prompt} and {response}, and {opponent} where two are compared;
@@ -41,7 +41,7 @@ class QuestionOptions(Options):
     system: str | None = None
     """System turn ahead of it."""
     begin: str = ""
-    """What the judge's answer begins with before the token that is read, such as "Rating: "."""
+    """Beginning of the judge's answer, before the token that is read, such as "Rating: "."""
     chat: bool | None = None
     """false writes the template as plain text, without the tokenizer's chat template; null takes
     that where there is one."""
@@ -50,10 +50,10 @@ class QuestionOptions(Options):
     negative: list[str] = field(default_factory=list)
     """Answers against it."""
     ratings: dict[str, float] = field(default_factory=dict)
-    """In place of both: answers of one token each and what they are worth; the reward is the
+    """Instead of both: answers of one token each and what they are worth; the reward is the
     expected value."""
     logit: int | None = None
-    """In place of all these: the raw logit of this token id (Nemotron's reward models: 0)."""
+    """Instead of all these: the raw logit of this token id (Nemotron's reward models: 0)."""
     opponent: str | None = None
     """The other response of a template that compares two; each pair is asked in both orders, and
     averaged."""
@@ -126,15 +126,15 @@ def warn_of_rare(judge: str, share: float, instead: str) -> None:
 
 @dataclass(frozen=True)
 class Answers:
-    """How likely a judge's answers are, each question's probabilities summed over all of them."""
+    """Probability of a judge's answers, each question's probabilities summed over all of them."""
 
     mean: float
     least: float
     instead: int
-    """Of the other tokens the likeliest, on the question with the least."""
+    """The likeliest of the other tokens, on the question with the least."""
 
     def report(self, name: str, tokenizer: "PreTrainedTokenizerBase") -> dict[str, Any]:
-        """What a table records of it; warned of below .5."""
+        """Entry of a table on it; logs a warning below .5."""
         instead = str(tokenizer.decode([self.instead]))
         if self.mean < FEW:
             warn_of_rare(name, self.mean, instead)
@@ -145,12 +145,12 @@ class Answers:
 
 @dataclass(frozen=True)
 class AnswerReading:
-    """Which tokens are read, and how their logits become a reward."""
+    """The tokens that are read, and how their logits become a reward."""
 
     positive: tuple[int, ...] = ()
     negative: tuple[int, ...] = ()
     values: tuple[float, ...] = ()
-    """Of ratings: what each positive id is worth."""
+    """For ratings: what each positive id is worth."""
 
     @property
     def ids(self) -> tuple[int, ...]:

@@ -182,7 +182,6 @@ def prompt_and_response(conversation: Conversation, *, takes: str = PAIR) -> tup
 
 
 def plain_prompt(conversation: Conversation) -> str:
-    """What stands before the response: the user's text; of several turns all, each behind its
-    role."""
+    """Text before the response: the user's text; of several turns all, each behind its role."""
     *before, _ = conversation
     return storable(plain_text(before[0].content if len(before) == 1 else tuple(before)))

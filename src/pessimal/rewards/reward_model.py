@@ -120,8 +120,8 @@ def open_checkpoint(spec: HeadSpec, folder: Path) -> NetworkReward:
 def _conversations(
     spec: HeadSpec, config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase
 ) -> Templated:
-    """How conversations are shown: in steps where these are read. ModelError where no token closes
-    a step, or nothing opens a response."""
+    """Format of conversations: in steps where these are read. ModelError where no token closes a
+    step, or nothing opens a response."""
     if not tokenizer.chat_template and not takes_pairs(tokenizer):
         advice = "give model.chat_template=TEXT, or model.one_text=true where it was trained so"
         raise ModelError(f"the tokenizer of {spec.name!r} has no chat template: {advice}")
@@ -139,7 +139,7 @@ def _steps(spec: HeadSpec, tokenizer: PreTrainedTokenizerBase) -> Steps | None:
 
 
 def _settings(spec: HeadSpec, conversations: Templated) -> str | None:
-    """What the numbers depend on besides the files: what is kept of costs is not of their
+    """Settings that the numbers depend on besides the files: what is kept of costs is not of their
     negative."""
     settings = ["negated"] * spec.negate
     settings += ["read at the last token but pads"] * (spec.read is Reading.own)
@@ -355,7 +355,7 @@ def head_outputs(shapes: Shapes) -> int | None:
 
 
 def column(output: int | str | None, head: type[Head] | None) -> int | slice:
-    """Which column of what the network gives is an output; a gated head's mixture comes before its
+    """Column of an output in what the network gives; a gated head's mixture comes before its
     objectives."""
     if output == ALL:
         return slice(None)
@@ -366,7 +366,7 @@ def column(output: int | str | None, head: type[Head] | None) -> int | slice:
 def named_outputs(
     spec: HeadSpec, config: PreTrainedConfig, outputs: int, head: type[Head] | None
 ) -> tuple[tuple[str, int | None], ...]:
-    """What is scanned with model.output=all, in the order of the columns: name and number of each
+    """Outputs that model.output=all scans, in the order of the columns: name and number of each
     output; a gated head's mixture, which has neither, is first."""
     labels = {i: label for label, i in _labels(spec, config).items()}
     numbered = tuple((labels.get(i, f"output-{i}"), i) for i in range(outputs))

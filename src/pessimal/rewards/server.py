@@ -60,14 +60,14 @@ class ServerOptions(Options):
     """Seconds of one request, from its beginning to the last byte of its answer. Each of `retries`
     has as many."""
     retries: Annotated[int, Ge(0)] = 5
-    """How often a failed request is repeated, with growing waits."""
+    """Number of times that a failed request is repeated, with growing waits."""
     price: float | None = None
     """Dollars for a million tokens sent; null where it costs nothing."""
 
 
 @dataclass(frozen=True)
 class OptionNames:
-    """What a user types to mend a mistake: the names of the options that say which server it is."""
+    """Names of the options that say which server it is: a user types them to mend a mistake."""
 
     url: str = "model.endpoint.url"
     key: str = "model.endpoint.api_key_variable"
@@ -238,7 +238,7 @@ class Server:
         )
 
     def _explained(self, url: str, error: "openai.APIStatusError") -> RequestFailure:
-        """What a status means, and what to type next; without the key."""
+        """Meaning of a status, and what to type next; without the key."""
         names, status = self.names, error.status_code
         advice = {
             401: f"The key is wrong: set the environment variable of {names.key} anew",

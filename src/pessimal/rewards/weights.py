@@ -366,8 +366,8 @@ PACKAGES = {
     "torchao": ("torchao",),
     "gguf": ("gguf", "accelerate"),
 }
-"""What transformers reads each kind of quantised weights with, as pip names it. AWQ's own package,
-autoawq, was given up in 2025; gptqmodel reads its checkpoints."""
+"""Package by which transformers reads each kind of quantised weights, as pip names it. AWQ's own
+package, autoawq, was given up in 2025; gptqmodel reads its checkpoints."""
 IN_FULL = (*(f"^{head}" for head in HEADS), "lm_head", "embed_out", "output_layer")
 """Modules that bitsandbytes leaves alone: what reads a reward or a probability off the last hidden
 state."""
@@ -424,8 +424,8 @@ def quiet_gguf() -> None:
 
 
 def method_of(config: "PreTrainedConfig") -> str | None:
-    """How a checkpoint's weights were quantised, by its configuration: awq, gptq, bitsandbytes …;
-    None where they were not."""
+    """Method by which a checkpoint's weights were quantised, by its configuration: awq, gptq,
+    bitsandbytes …; None where they were not."""
     options = getattr(config, "quantization_config", None)
     if options is None:
         return None

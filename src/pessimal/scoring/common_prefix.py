@@ -241,7 +241,7 @@ class ResponseScorer(CommonPrefixScorer):
 
     @property
     def bounds(self) -> Bounds:
-        """How far the reward of any response can go."""
+        """Bounds on the reward of any response."""
         return self.scorer.bounds()
 
     def own_rewards(self, responses: Tensor) -> np.ndarray:
@@ -294,7 +294,7 @@ class SummedScorer:
 
     @property
     def trust(self) -> Trust | None:
-        """Of the first that has one."""
+        """Trust of the first term that has one."""
         return next((scorer.trust for _, scorer in self.terms if scorer.trust), None)
 
     @property
@@ -303,14 +303,14 @@ class SummedScorer:
 
     @property
     def bounds(self) -> Bounds:
-        """How far the reward of any response can go."""
+        """Bounds on the reward of any response."""
         return weighted_sum((weight, scorer.bounds) for weight, scorer in self.terms)
 
     def rewards(self, responses: Tensor, *, anchor: Tensor | None = None) -> Tensor:
         return self._sum(scorer.rewards(responses, anchor=anchor) for _, scorer in self.terms)
 
     def following(self, beginnings: Tensor) -> Tensor:
-        """What every token (n, rows) adds behind each of `beginnings` (n, T)."""
+        """Weighted sums of log-probabilities (n, rows) behind each of `beginnings` (n, T)."""
         return self._by_token([scorer.following(beginnings) for _, scorer in self.terms])
 
     def gradient(self, response: Tensor) -> Tensor:
@@ -339,7 +339,7 @@ def first_changes(responses: Tensor, anchor: Tensor) -> Tensor:
 
 @contextlib.contextmanager
 def _captured(embedding: nn.Module) -> Iterator[list[Tensor]]:
-    """What the embedding gives while this lasts, as the beginning of a gradient. A hook, so that it
+    """Outputs of the embedding while this lasts, as the beginning of a gradient. A hook, so that it
     serves every network, whether or not its forward takes embeddings."""
     captured: list[Tensor] = []
 

@@ -25,9 +25,9 @@ EXPECTED = (
 def of_comparison(comparison: Comparison, slot: str) -> Context:
     """The preferred answer of a comparison, or the first where neither is preferred, which then
     has no rejected one."""
-    chosen, preferred = comparison.preferred or 0, comparison.preferred is not None
-    turns = comparison.conversation(comparison.responses[chosen])
-    return _context(turns, slot, comparison.responses[1 - chosen] if preferred else None)
+    index, preferred = comparison.preferred or 0, comparison.preferred is not None
+    turns = comparison.conversation(comparison.responses[index])
+    return _context(turns, slot, comparison.responses[1 - index] if preferred else None)
 
 
 def read_contexts(file: Path, slot: str | None) -> dict[str, Context]:
@@ -65,8 +65,8 @@ def find_contexts(path: str | Path, slot: str | None) -> dict[str, Context]:
 def sample(contexts: Mapping[str, Context], n: int | None, *, seed: int) -> dict[str, Context]:
     """`n` of them at random, in their order; all where there are no more."""
     keys = list(contexts)
-    drawn = np.random.default_rng(seed).permutation(len(keys))[:n]
-    return {keys[i]: contexts[keys[i]] for i in sorted(drawn.tolist())}
+    order = np.random.default_rng(seed).permutation(len(keys))[:n]
+    return {keys[i]: contexts[keys[i]] for i in sorted(order.tolist())}
 
 
 def halves(contexts: Mapping[str, Context]) -> tuple[dict[str, Context], dict[str, Context]]:
@@ -78,7 +78,7 @@ def halves(contexts: Mapping[str, Context]) -> tuple[dict[str, Context], dict[st
 
 def check_contexts(contexts: object, slot: str | None, *prompts: object) -> None:
     """ConfigError where contexts and what names prompts are both given, or a slot that is none."""
-    if contexts is not None and any(one is not None for one in prompts):
+    if contexts is not None and any(prompt is not None for prompt in prompts):
         raise ConfigError("contexts are whole conversations: leave out prompts, tasks and prefixes")
     if slot not in (None, "after", "before") or (slot and contexts is None):
         raise ConfigError(f"slot={slot!r}: 'after' or 'before' the answers of contexts=FILE")
@@ -86,13 +86,13 @@ def check_contexts(contexts: object, slot: str | None, *prompts: object) -> None
 
 def of_row(row: object, slot: str | None, where: str, key: str = "") -> Context:
     """The context that a row of such a file is. InputError where it is none."""
-    given = row if isinstance(row, Mapping) else {}
-    check_unread(given, where=where)
-    rejected = given.get("rejected")
-    if "messages" in given or "answer" in given:
-        messages = given.get("messages")
+    values = row if isinstance(row, Mapping) else {}
+    check_unread(values, where=where)
+    rejected = values.get("rejected")
+    if "messages" in values or "answer" in values:
+        messages = values.get("messages")
         if messages is None:
-            before, answer = given.get("prompt"), given["answer"]
+            before, answer = values.get("prompt"), values["answer"]
             before = [{"role": "user", "content": before}] if isinstance(before, str) else before
             messages = [*(before or []), {"role": "assistant", "content": answer}]
         if rejected is not None and not isinstance(rejected, str):
@@ -115,7 +115,9 @@ def _context(
         at = len(turns[-1].content) if slot == "after" else 0
         return Context(turns, len(turns) - 1, at, rejected)
     marked = [
-        (turn, one.content.count(MARK)) for turn, one in enumerate(turns) if MARK in one.content
+        (turn, message.content.count(MARK))
+        for turn, message in enumerate(turns)
+        if MARK in message.content
     ]
     if len(marked) != 1 or marked[0][1] != 1:
         _placed(None, where)

@@ -236,10 +236,10 @@ class Decoder:
         steps among the last `n_response` ids, or among all."""
         assert isinstance(self.head, Head)
         if (steps := getattr(self.network, "steps", None)) is not None:
-            last = slice(None if n_response is None else -n_response, None)
-            states = self.states(**inputs)[:, last]
+            positions = slice(None if n_response is None else -n_response, None)
+            states = self.states(**inputs)[:, positions]
             values = self.head.values(states.flatten(0, 1), None).view(*states.shape[:2], -1)
-            return steps.reduced(values, inputs["input_ids"][:, last])
+            return steps.reduced(values, inputs["input_ids"][:, positions])
         final: list[Tensor] = []  # (n, hidden)
 
         def keep(_: nn.Module, arguments: tuple[Any, ...]) -> None:
@@ -392,8 +392,8 @@ def own_rewards(
                 f"step_token reads a number at every step, and {type(network).__name__} gives a "
                 f"tensor of shape {tuple(rewards.shape)}: give a token classifier, or the folder"
             )
-        last = slice(-(n_response or ids.shape[1]), None)
-        return steps.reduced(rewards[:, last].float(), ids[:, last])
+        positions = slice(-(n_response or ids.shape[1]), None)
+        return steps.reduced(rewards[:, positions].float(), ids[:, positions])
     outputs = rewards.numel() // len(ids)
     lacking = outputs < 2 if isinstance(column, slice) else column >= outputs
     if rewards.dim() > 2 or len(rewards) != len(ids) or lacking:
@@ -411,8 +411,8 @@ def rewards_in(output: Any) -> Tensor:
     first."""
     if isinstance(output, Tensor):
         return output
-    named = (getattr(output, name, None) for name in ("score", "logits"))
-    return next((rewards for rewards in named if rewards is not None), output[0])
+    outputs = (getattr(output, name, None) for name in ("score", "logits"))
+    return next((rewards for rewards in outputs if rewards is not None), output[0])
 
 
 def _absent(ids: Tensor, vocabulary: int) -> int:

@@ -1,4 +1,4 @@
-"""Which table a scan makes: its provenance, known before a network is loaded, the folder that
+"""The table that a scan makes: its provenance, known before a network is loaded, the folder that
 holds its shards until it is published, and what it records beside the rewards.
 
 Knows rewards, prompts and candidates by what they are. Scores nothing.
@@ -42,24 +42,29 @@ def identify(
     output: tuple[str, int | None] | None = None,
     prefixed: Prefixed | None = None,
 ) -> ScoreProvenance:
-    """What the scores will depend on: known before the network is loaded, so that a finished table
+    """Everything that the scores depend on, before the network is loaded, so that a finished table
     can be looked up. Name and number of an `output`, where every one is scanned, stand for a model
     of its own. ConfigError for mode=paper of another kind than a reward model, and for a slot in a
     kind of reward that is read elsewhere."""
-    said, slot = prompt_text, None
-    if isinstance(said, Context):
-        check_slot(model, said, mode)
-        slot = {"where": said.slot, "turn": said.turn, "at": said.at, "rejected": said.rejected}
-        said = said.turns
+    wording, slot = prompt_text, None
+    if isinstance(wording, Context):
+        check_slot(model, wording, mode)
+        slot = {
+            "where": wording.slot,
+            "turn": wording.turn,
+            "at": wording.at,
+            "rejected": wording.rejected,
+        }
+        wording = wording.turns
     model.spec.check_mode(mode)
     label, number = output or ("", model.spec.output)
     run = run_of(model.name)
     return ScoreProvenance(
         model=f"{run}.{label}{model.name.removeprefix(run)}" if label else model.name,
         prompt=prompt,
-        prompt_text=plain_text(said),
+        prompt_text=plain_text(wording),
         prefixed=None if prefixed is None else vars(prefixed),
-        turns=None if isinstance(said, str) else [vars(turn) for turn in said],
+        turns=None if isinstance(wording, str) else [vars(turn) for turn in wording],
         slot=slot,
         candidates=candidates.name,
         candidates_digest=candidates.digest(),
@@ -71,15 +76,15 @@ def identify(
 
 def check_slot(model: Reward, context: Context, mode: Mode) -> None:
     """ConfigError where a reward cannot be read with candidates in this slot."""
-    why = model.slot_fault(is_last=context.turn == len(context.turns) - 1)
+    reason = model.slot_fault(is_last=context.turn == len(context.turns) - 1)
     if mode is Mode.paper:
-        why = "mode=paper is the published procedure for whole answers: leave it out"
-    if why is not None:
-        raise ConfigError(f"slot={context.slot} with model.kind={model.spec.kind}: {why}")
+        reason = "mode=paper is the published procedure for whole answers: leave it out"
+    if reason is not None:
+        raise ConfigError(f"slot={context.slot} with model.kind={model.spec.kind}: {reason}")
 
 
 def _of_reward(model: Reward, certain: int | None) -> dict[str, Any]:
-    """What a provenance says of a reward, whatever it is asked."""
+    """Fields of a provenance on a reward, whatever it is asked."""
     return {
         "certain": None if model.is_exact else certain,
         "score": model.score,
@@ -98,14 +103,14 @@ def identify_all(
 ) -> list[ScoreProvenance]:
     """`identify` for each of the prompts or contexts by key, some behind a prefix, and for each
     output where every one is scanned."""
-    outputs, behind = model.outputs or (None,), prefixed or {}
+    outputs, prefixes = model.outputs or (None,), prefixed or {}
     return [
         identify(
             model,
             prompt=key,
             prompt_text=text,
             output=output,
-            prefixed=behind.get(key),
+            prefixed=prefixes.get(key),
             **options,
         )
         for key, text in prompts.items()
@@ -114,8 +119,8 @@ def identify_all(
 
 
 def of_pass(model: Reward, provenance: ScoreProvenance) -> ScoreProvenance:
-    """What the pass that gives a table is kept under: one for all outputs, where every one is
-    scanned."""
+    """Provenance under which the pass that gives a table is kept: one for all outputs, where every
+    one is scanned."""
     return replace(provenance, model=model.name, output=model.spec.output)
 
 
@@ -163,7 +168,7 @@ def forget_work(work: Path, provenance: ScoreProvenance, *, published: Path | No
 
 
 SLOT = ("untouched", "rejected")
-"""Of a context's table: the rewards of the answer as it is, and of the rejected one."""
+"""Names of a context's rewards in its table: of the answer as it is, and of the rejected one."""
 
 
 def of_language_model(
@@ -173,8 +178,8 @@ def of_language_model(
     scored: Inputs,
     values: np.ndarray,
 ) -> dict[str, Any]:
-    """What the table of a language model records besides: how it was asked, and of what its numbers
-    are."""
+    """Further entries of a language model's table: how it was asked, and what its numbers are
+    of."""
     conversations = model.parts[0].conversations
     if not isinstance(conversations, Continued):
         return {}
@@ -229,7 +234,7 @@ def score_table(
 
 
 def gate(columns: np.ndarray, coefficients: np.ndarray, labels: Sequence[str]) -> dict[str, Any]:
-    """Which objective decides in a mixture: of each, by the label, the gate's `coefficients`
+    """The weight of each objective in a mixture, by its label: the gate's `coefficients`
     (objectives,) and its share in the variance of the reward over the candidates.
 
     `columns` (n, 1 + objectives) are the mixture and the objectives. A share is the covariance of
@@ -257,15 +262,14 @@ def both_answers(context: Context) -> list[Conversation | None]:
 
 
 def of_slot(rewards: np.ndarray, end: int | None = None) -> dict[str, Any]:
-    """What a context's table records: the rewards of its answers (2,), and which token ends a turn.
-    ModelError where the reward of the
-    answer itself is not a number."""
+    """Entries of a context's table: the rewards of its answers (2,), and which token ends a turn.
+    ModelError where the reward of the answer itself is not a number."""
     if not np.isfinite(rewards[0]):
         raise ModelError(
             "the reward of the answer as it is, with nothing in the slot, is not a number: leave "
             "this context out, or try model.dtype=float32"
         )
-    values = [float(one) if np.isfinite(one) else None for one in rewards]
+    values = [float(reward) if np.isfinite(reward) else None for reward in rewards]
     return {"slot": dict(zip(SLOT, values, strict=True)) | {"end_of_turn": end}}
 
 
@@ -278,14 +282,14 @@ def answered(
     Raises:
         ModelError: it applies to none.
     """
-    known = np.flatnonzero(np.isfinite(rewards))
+    places = np.flatnonzero(np.isfinite(rewards))
     missing = candidates.rows["text"][~np.isfinite(rewards)].tolist()
     if not missing:
-        return candidates, known, {}
-    said = f"{model.name} does not apply (None) to {len(missing)} of {len(rewards)} candidates"
-    if not len(known):
-        raise ModelError(f"{said}: there is nothing to compare. Give candidates that it rewards")
-    log.warning("%s, the first %r: they are left out", said, missing[0][:60])
-    rows = candidates.rows.iloc[known].reset_index(drop=True)
+        return candidates, places, {}
+    message = f"{model.name} does not apply (None) to {len(missing)} of {len(rewards)} candidates"
+    if not len(places):
+        raise ModelError(f"{message}: there is nothing to compare. Give candidates that it rewards")
+    log.warning("%s, the first %r: they are left out", message, missing[0][:60])
+    rows = candidates.rows.iloc[places].reset_index(drop=True)
     counted = {"missing": len(missing), "missing_examples": missing[:5]}
-    return Candidates(candidates.name, rows), known, counted
+    return Candidates(candidates.name, rows), places, counted

@@ -75,8 +75,8 @@ class Shards:
         return rewards.view("<f4").reshape(n, *width) if np.array_equal(stored, rows) else None
 
     def agree(self, name: str, value: Any, *, insist: bool = False) -> Any:
-        """What the first process to ask has settled on: `value`, as JSON has it, where nobody has,
-        or where all `insist` on it; else what is written there."""
+        """The value that the first process to ask has settled on: `value`, as JSON has it, where
+        nobody has, or where all `insist` on it; else what is written there."""
         file = self.folder / f"{name}.json"
         if insist:
             write_atomically(file, json.dumps(value).encode())
@@ -157,9 +157,9 @@ class Pass(pl.LightningModule):
         self.sample = sample_rows(inputs.kinds, n=n, seed=int(n > SAMPLE))
         """Rows (n,) that the model's own forward scores too."""
         self.own_rewards = np.empty(0)
-        """What it gave them, float64 (n,)."""
+        """Rewards of the sample by the model's own forward, float64 (n,)."""
         self.answers: Answers | None = None
-        """How likely a judge's answers are, on some of the sample."""
+        """Probability of a judge's answers, on some of the sample."""
         self._scorer: FrameScorer | None = None
         lengths, seen = inputs.lengths, int((inputs.shared + inputs.lengths).max())
         shared = Decoder.of(network) is not None and SharedPrefix.suits(network)
@@ -213,7 +213,7 @@ class Pass(pl.LightningModule):
 
     @property
     def scorer(self) -> FrameScorer:
-        """What scores (after the loop has started)."""
+        """The scorer (after the loop has started)."""
         assert self._scorer is not None
         return self._scorer
 
@@ -239,8 +239,8 @@ class Pass(pl.LightningModule):
         forward; of several outputs (m, outputs) one each."""
         if not self.width:
             return np.array(numerical_noise(rewards, self.own_rewards))
-        own, columns = self.own_rewards, range(*self.width)
-        return np.array([numerical_noise(rewards[:, i], own[:, i]) for i in columns])
+        expected, columns = self.own_rewards, range(*self.width)
+        return np.array([numerical_noise(rewards[:, i], expected[:, i]) for i in columns])
 
     def _restore(self, rewards: np.ndarray) -> list[int]:
         """Fill `rewards` from the finished shards among the batches to do; the numbers of those
@@ -305,7 +305,7 @@ class Pass(pl.LightningModule):
         """The faster of one thread and of all that torch would take, on a batch of these
         candidates: on cores that others use as well, threads that wait for one another are slower
         than one (`experiments/speed/threads.py`)."""
-        most, kinds = torch.get_num_threads(), self.inputs.kinds
+        n_threads, kinds = torch.get_num_threads(), self.inputs.kinds
         rows = np.flatnonzero((kinds == kinds[self.sample[0]]).all(axis=1))[:PROBED]
         ids = torch.from_numpy(self.inputs.batch(rows))
         shared = int(self.inputs.shared[rows[0]])
@@ -317,11 +317,13 @@ class Pass(pl.LightningModule):
             return time.perf_counter() - started
 
         # A large network has work for all threads; a few candidates show it, the second time.
-        if most == 1 or min(seconds(most, SAMPLE) for _ in "12") > SLOW * min(SAMPLE, len(ids)):
-            return most
-        times = [(seconds(most, PROBED), seconds(1, PROBED)) for _ in range(PROBES)]
+        if n_threads == 1 or min(seconds(n_threads, SAMPLE) for _ in "12") > SLOW * min(
+            SAMPLE, len(ids)
+        ):
+            return n_threads
+        times = [(seconds(n_threads, PROBED), seconds(1, PROBED)) for _ in range(PROBES)]
         all_threads, single = np.min(times, axis=0)
-        return 1 if single < FASTER * all_threads else most
+        return 1 if single < FASTER * all_threads else n_threads
 
     def predict_step(
         self, batch: tuple[int, torch.Tensor, int, torch.Tensor], _batch_index: int = 0
@@ -356,7 +358,7 @@ def wait_for_all() -> None:
 
 
 class ScanProgress(Callback):
-    """How far the first process is; the others are about as far."""
+    """Progress of the first process; the others are about as far."""
 
     def __init__(
         self,
@@ -394,7 +396,7 @@ class ScanProgress(Callback):
         self.reach(min(self.done + len(batch[1]) * trainer.world_size, self.total))
 
     def reach(self, done: int) -> None:
-        """So many are done now."""
+        """Set the number of items that are done."""
         fresh, self.done = done - self.done, done
         if not fresh or self.counter is None:
             return

@@ -51,7 +51,7 @@ def answers_of(
     context = policy.conversations.context(prompt)
     tokenizer = policy.conversations.tokenizer
     inputs = torch.tensor([context], device=causal.device)
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     devices = [causal.device] if causal.device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices), torch.inference_mode():
         torch.manual_seed(seed)
@@ -62,18 +62,18 @@ def answers_of(
                 set_sampling(causal, tokenizer, tokens=tokens, num_return_sequences=some)
                 written = cast(Any, causal).generate(inputs)
                 texts = tokenizer.batch_decode(written[:, len(context) :], skip_special_tokens=True)
-                found.update(map(storable, texts))
+                counts.update(map(storable, texts))
                 counter.advance(some)
-    if empty := found.pop("", 0):
+    if empty := counts.pop("", 0):
         log.warning("%d of %d answers of %s were empty: they are left out", empty, n, policy.name)
-    if len(found) < 3:
+    if len(counts) < 3:
         raise WorkError(
-            f"{policy.name} wrote {len(found)} different answers: a forecast needs 3. Type more: "
+            f"{policy.name} wrote {len(counts)} different answers: a forecast needs 3. Type more: "
             f"answers={10 * n} answer_tokens={2 * tokens}"
         )
-    candidates = item_candidates(list(found), name=drawn_from(policy.name))
-    drawn = np.array(list(found.values()), dtype=np.int32)
-    return Candidates(candidates.name, candidates.rows.assign(drawn=drawn))
+    candidates = item_candidates(list(counts), name=drawn_from(policy.name))
+    draws = np.array(list(counts.values()), dtype=np.int32)
+    return Candidates(candidates.name, candidates.rows.assign(drawn=draws))
 
 
 RANDOM, ROUNDS, BEST = 32, 4, 8
@@ -82,7 +82,7 @@ is known then."""
 
 
 SHARPNESS = 8.0
-"""How fast a slope counts for less with the squared distance of embeddings, in units of its
+"""Rate at which a slope counts for less with the squared distance of embeddings, in units of its
 median."""
 
 
@@ -95,7 +95,7 @@ def screened(
     device: torch.device,
     progress: bool = True,
 ) -> Candidates:
-    """Of a vocabulary the `n` ordinary tokens that are predicted to add most to the rewards of the
+    """The `n` ordinary tokens of a vocabulary that are predicted to add most to the rewards of the
     contexts, on average, and all special ones; the whole vocabulary where it has no more.
 
     A prediction is the mean of the straight lines through the rewards of some tokens along their
@@ -108,8 +108,8 @@ def screened(
     scorers = []
     for part in model.parts:
         network = model.network(which=part.network).to(device)
-        for one in contexts:
-            frame = slot_frame(part.conversations, one, model.tokenizer)
+        for context in contexts:
+            frame = slot_frame(part.conversations, context, model.tokenizer)
             engine = FrameScorer(network, frame, device=device).engines[0]
             prefix, suffix = (
                 torch.tensor(side, dtype=torch.long, device=device)
@@ -138,5 +138,5 @@ def screened(
             predicted = (near * np.array(lines)).sum(axis=0)
             order = ordinary[np.argsort(-predicted[ordinary], kind="stable")]
             fresh = order[~np.isin(order, points)][:BEST]
-    chosen = kind.eq("special") | candidates.rows.index.isin(order[:n])
-    return Candidates(f"screened{n}", candidates.rows[chosen].reset_index(drop=True))
+    mask = kind.eq("special") | candidates.rows.index.isin(order[:n])
+    return Candidates(f"screened{n}", candidates.rows[mask].reset_index(drop=True))

@@ -56,8 +56,8 @@ def make_scanner(
     base: tuple[CheckpointSpec, Path] | None = None,
     finished: Callable[[ScoreProvenance], ScoreTable | None] = lambda _: None,
 ) -> Scanner:
-    """What scans a reward of its form. Arguments and errors as of `NetworkScanner`, `TextScanner`
-    and `SumScanner`."""
+    """The scanner of a reward, by its form. Arguments and errors as of `NetworkScanner`,
+    `TextScanner` and `SumScanner`."""
     if texts := model.as_texts:
         return TextScanner(texts, candidates, plan)
     if network := model.as_network:
@@ -74,11 +74,11 @@ class Passes:
     def __init__(self, terms: Sequence[tuple[float, Pass]]):
         self.terms = list(terms)
         self.values: list[np.ndarray] = []
-        """Of the last run: what each pass gave, float32 (n,)."""
+        """Rewards by each pass in the last run, float32 (n,)."""
 
     def run(self, rows: np.ndarray, *, name: str) -> np.ndarray:
         """Rewards (n,) of sorted `rows` (n,), or (n, outputs), as `Pass.run` gives them."""
-        self.values = [one.run(rows, name=name) for _, one in self.terms]
+        self.values = [part.run(rows, name=name) for _, part in self.terms]
         if len(self.terms) == 1 and self.terms[0][0] == 1:
             return self.values[0]
         pairs = zip((weight for weight, _ in self.terms), self.values, strict=True)
@@ -88,24 +88,24 @@ class Passes:
         """Bound on the numerical error, of each output where there are several: of the last run,
         where it was of all rows, else of a run of the sample."""
         noise = np.zeros(())
-        for number, (weight, one) in enumerate(self.terms):
-            if self.values and len(self.values[number]) == len(one.inputs):
-                sampled = self.values[number][one.sample]
+        for number, (weight, part) in enumerate(self.terms):
+            if self.values and len(self.values[number]) == len(part.inputs):
+                sampled = self.values[number][part.sample]
             else:
-                sampled = one.run(one.sample, name="sample")
-            noise = noise + abs(weight) * one.noise(sampled)
+                sampled = part.run(part.sample, name="sample")
+            noise = noise + abs(weight) * part.noise(sampled)
         return noise
 
     @property
     def trust(self) -> Trust:
-        """Of the part that is nearest to what is allowed."""
-        trust = nearest(one.trust for _, one in self.terms)
+        """Trust of the part that is nearest to what is allowed."""
+        trust = nearest(part.trust for _, part in self.terms)
         assert trust is not None
         return trust
 
     @property
     def attention(self) -> str:
-        return ", ".join(dict.fromkeys(one.attention for _, one in self.terms))
+        return ", ".join(dict.fromkeys(part.attention for _, part in self.terms))
 
 
 @dataclass
@@ -123,12 +123,12 @@ class _Scored:
     """() or (outputs,)."""
     states: States | None
     slot: tuple[np.ndarray, float] | None = None
-    """Of a context: `NetworkScanner._untouched`."""
+    """Result of `NetworkScanner._untouched`, for a context."""
     rounds: Iterator[int] = field(default_factory=itertools.count)
 
 
 class NetworkScanner(Scanner):
-    """Of a reward that networks give.
+    """Scanner of a reward that networks give.
 
     Making one finds what stands around the answers to every prompt, then loads the network: what
     cannot be asked or loaded fails here, before anything is scored.
@@ -163,14 +163,15 @@ class NetworkScanner(Scanner):
         self.warned_of_own_class = False
         texts = self.texts
         self.frames: dict[str, list[Frame]] = {}
-        for one in provenances:
-            double = one.mode == Mode.paper.value
+        for provenance in provenances:
+            double = provenance.mode == Mode.paper.value
             parts = [part.conversations for part in model.parts]
-            self.frames[one.key()] = [
-                slot_frame(part, one.asked, model.tokenizer, double_bos=double) for part in parts
+            self.frames[provenance.key()] = [
+                slot_frame(part, provenance.asked, model.tokenizer, double_bos=double)
+                for part in parts
             ]
             if not candidates.is_vocabulary:  # an item that cannot be asked is named now
-                slot_ids(parts[0], one.asked, texts, double_bos=double)
+                slot_ids(parts[0], provenance.asked, texts, double_bos=double)
         self.loop = Loop(
             trainer=make_trainer(plan.trainer, root=plan.root),
             batch_size=plan.batch_size,
@@ -207,9 +208,9 @@ class NetworkScanner(Scanner):
                 to_score.append(to_score[0])
             else:
                 # Which tokens an answer before them is tied to depends on the answer.
-                known = None if provenance.slot else self.round_trips
+                round_trips = None if provenance.slot else self.round_trips
                 to_score.append(
-                    inputs(part.conversations, frame, self.candidates, mode, known=known)
+                    inputs(part.conversations, frame, self.candidates, mode, known=round_trips)
                 )
             self._check_lengths(to_score[-1], part.network)
 
@@ -217,7 +218,7 @@ class NetworkScanner(Scanner):
             terms = []
             for number, part in enumerate(parts):
                 several = len(parts) > 1
-                one = Pass(
+                part_pass = Pass(
                     self.networks(dtype, part.network),
                     frames[number],
                     to_score[number],
@@ -228,7 +229,7 @@ class NetworkScanner(Scanner):
                     loop=self.loop,
                     outputs=len(model.outputs),
                 )
-                terms.append((part.weight, one))
+                terms.append((part.weight, part_pass))
             return Passes(terms)
 
         first = passes(model.spec.dtype)
@@ -258,50 +259,54 @@ class NetworkScanner(Scanner):
             network = self.networks(dtype, part.network)
             texts = NetworkTexts(model, part.conversations, network, [], device=device)
             for row, conversation in enumerate(both_answers(context)):
-                one = texts.own_rewards([conversation])[0] if conversation else np.nan
-                rewards[row] += part.weight * one
+                reward = texts.own_rewards([conversation])[0] if conversation else np.nan
+                rewards[row] += part.weight * reward
             if getattr(network, "sequence", False) and frame.answer:
-                said = Encoded(frame.prefix, None, frame.answer)
-                before += part.weight * float(texts.whole([said])[0])
+                answer = Encoded(frame.prefix, None, frame.answer)
+                before += part.weight * float(texts.whole([answer])[0])
         return rewards, before
 
     def _scan(self, provenance: ScoreProvenance) -> ScoreTable:
-        model, one, frame = self.model, self._scored(provenance), self.frames[provenance.key()][0]
+        model, outcome, frame = (
+            self.model,
+            self._scored(provenance),
+            self.frames[provenance.key()][0],
+        )
         numbers = [number for _, number in model.outputs]
         place = (numbers.index(provenance.output),) if numbers else ()
-        rewards, noise = one.rewards[(..., *place)], None
-        if one.noise is not None:
-            noise = float(one.noise[place])
+        rewards, noise = outcome.rewards[(..., *place)], None
+        if outcome.noise is not None:
+            noise = float(outcome.noise[place])
 
         def rescore(rows: np.ndarray) -> np.ndarray:
-            return one.exact.run(rows, name=f"round-{next(one.rounds)}")[(..., *place)]
+            return outcome.exact.run(rows, name=f"round-{next(outcome.rounds)}")[(..., *place)]
 
         if noise is None:
             result = uncertified(rewards)
-        elif one.exact is one.first:
+        elif outcome.exact is outcome.first:
             result = certify(rewards, noise=noise)
         else:
             result = certify_tails(rewards, rescore, k=provenance.certain or 0, noise=noise)
         slot: dict[str, Any] = {}
-        if one.slot is not None:
-            untouched, before = one.slot
+        if outcome.slot is not None:
+            untouched, before = outcome.slot
             slot = of_slot(untouched[(..., *place)], model.tokenizer.eos_token_id)
             result = replace(result, rewards=result.rewards + before)
-        scored, first = one.inputs, one.first
+        scored, first = outcome.inputs, outcome.first
         measured = slot | of_language_model(
             model, provenance, self.candidates, scored, result.rewards
         )
         terms = [(weight, part.scorer.bounds(*place)) for weight, part in first.terms]
         if (bounds := weighted_sum(terms)).known:
             measured["ceiling"] = bounds.stored()
-        measured |= model.describe_scan(first.values) | self._of_head(provenance, one)
+        measured |= model.describe_scan(first.values) | self._of_head(provenance, outcome)
         if answers := [part.answers for _, part in first.terms if part.answers is not None]:
-            least = min(answers, key=lambda one: one.mean)
-            measured["answers"] = least.report(provenance.label, model.tokenizer)
+            rarest = min(answers, key=lambda one: one.mean)
+            measured["answers"] = rarest.report(provenance.label, model.tokenizer)
         if hardly_answers(measured):
             result = replace(result, certified=np.zeros_like(result.certified))
-        if one.states is not None:
-            measured["states"] = one.states.about
+        if outcome.states is not None:
+            measured["states"] = outcome.states.about
         table = score_table(
             model,
             provenance,
@@ -316,10 +321,10 @@ class NetworkScanner(Scanner):
             suffix_tokens=len(frame.suffix),
             **measured,
         )
-        return replace(table, states=one.states)
+        return replace(table, states=outcome.states)
 
     def _of_head(self, provenance: ScoreProvenance, one: _Scored) -> dict[str, Any]:
-        """What the table of a reward model records besides: whether its own class reads the reward
+        """Further entries of a reward model's table: whether its own class reads the reward
         elsewhere, and of a gated one what each objective adds."""
         model, scorer, measured = self.model, one.first.terms[0][1].scorer, {}
         if scorer.elsewhere:
@@ -361,15 +366,15 @@ class NetworkScanner(Scanner):
     def _check_lengths(self, to_score: Inputs, network: int) -> None:
         """InputError where a conversation has more tokens than the network has positions."""
         config = self.networks(self.model.spec.dtype, network).config.get_text_config()
-        most = getattr(config, "max_position_embeddings", None)
+        limit = getattr(config, "max_position_embeddings", None)
         lengths = to_score.shared + to_score.lengths
         row = int(lengths.argmax())
-        if most is not None and lengths[row] > most:
+        if limit is not None and lengths[row] > limit:
             text = self.texts[row]
             raise InputError(
                 f"{text!r:.80} ({len(text):,} characters) makes a "
-                f"conversation of {lengths[row]:,} tokens, and {self.model.name!r} reads {most:,}. "
-                "Tokens by their ids are short: mode=ids; of a list, leave the item out"
+                f"conversation of {lengths[row]:,} tokens, and {self.model.name!r} reads {limit:,}"
+                ". Tokens by their ids are short: mode=ids; of a list, leave the item out"
             )
 
     def _whose(self, base: tuple[CheckpointSpec, Path] | None) -> tuple[StatesNetwork, str, str]:
@@ -382,20 +387,20 @@ class NetworkScanner(Scanner):
             if self.candidates.is_vocabulary:
                 highest.append(int(self.candidates.rows["candidate_id"].max()))
             network = load_base(spec, folder, dtype=dtype, rows=max(highest) + 1)
-            whose = network, BASE, spec.name
+            source = network, BASE, spec.name
         else:
-            whose = StatesNetwork(self.networks(dtype, which)), of, name
+            source = StatesNetwork(self.networks(dtype, which)), of, name
         self.words = words_of(self.candidates)
-        width = min(whose[0].config.get_text_config().hidden_size, DIMENSIONS)
+        width = min(source[0].config.get_text_config().hidden_size, DIMENSIONS)
         size = len(self.words) * 2 * width * 2 / 1e6  # two spaces, two bytes each
         log.log(
             logging.INFO if size >= 1 else logging.DEBUG,
             "states of %d words of %s are kept, %.0f MB a prompt (states=false leaves them out)",
             len(self.words),
-            whose[2],
+            source[2],
             size,
         )
-        return whose
+        return source
 
     def _states(self, frame: Frame, scored: Inputs, *, label: str, folder: Path) -> States | None:
         if self.whose is None:
@@ -420,6 +425,6 @@ class NetworkScanner(Scanner):
 
 
 def _round_trips(table: ScoreTable) -> np.ndarray | None:
-    """Which tokens make the round trip (n,), for the next prompt; None for items."""
+    """Whether each token makes the round trip (n,), for the next prompt; None for items."""
     survives = table.rows["survives"]
     return None if survives.isna().any() else survives.to_numpy(dtype=bool)

@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ScanPlan:
-    """How a scan runs, whatever it is of."""
+    """Settings of a scan, whatever it is of."""
 
     work: Path
     """Folder of what an interrupted scan left, and leaves."""
@@ -80,12 +80,12 @@ class Scanner(ABC):
         return None
 
     def terms_of(self, provenance: ScoreProvenance) -> Sequence[ScoreTable]:
-        """Of a sum that is scanned: the tables of its terms."""
+        """The tables of the terms of a sum that is scanned."""
         return ()
 
 
 class TextScanner(Scanner):
-    """Of a reward that takes texts."""
+    """Scanner of a reward that takes texts."""
 
     def __init__(self, model: TextReward, candidates: Candidates, plan: ScanPlan):
         self.model, self.candidates, self.plan = model, candidates, plan
@@ -95,9 +95,9 @@ class TextScanner(Scanner):
         again."""
         model, plan = self.model, self.plan
         label, folder = provenance.label, plan.work / provenance.key()
-        asked, n = provenance.asked, len(self.candidates.rows)
-        conversations: list[Conversation] = [filled(asked, text) for text in self.texts]
-        others = both_answers(asked) if isinstance(asked, Context) else []
+        prompt, n = provenance.asked, len(self.candidates.rows)
+        conversations: list[Conversation] = [filled(prompt, text) for text in self.texts]
+        answers = both_answers(prompt) if isinstance(prompt, Context) else []
         with counted(label, unit="candidates", total=n, bar=plan.progress) as counter:
 
             def advance(n: int) -> None:
@@ -116,16 +116,16 @@ class TextScanner(Scanner):
             if todo and (cost := model.cost(todo, again=second.unknown(some))):
                 log.info("%s: %s", label, cost)
             rewards = stored.rewards(conversations)
-        candidates, known, measured = answered(model, self.candidates, rewards)
-        if others:
-            kept = KeptRewards(model, file)
-            untouched = [kept.rewards([one])[0] if one else np.nan for one in others]
+        candidates, places, measured = answered(model, self.candidates, rewards)
+        if answers:
+            cache = KeptRewards(model, file)
+            untouched = [cache.rewards([answer])[0] if answer else np.nan for answer in answers]
             measured |= of_slot(np.array(untouched))
         # Where all were answered, the sample whose cost was announced.
-        sample = _sampled(known)
+        sample = _sampled(places)
         once, twice = rewards[sample], second.rewards([conversations[i] for i in sample])
         noise = numerical_noise(once, twice)
-        result = certify(rewards[known], noise=noise)
+        result = certify(rewards[places], noise=noise)
         measured |= model.describe_answers(conversations)
         if hardly_answers(measured):
             log.warning("%s: so no rank is certified", label)
@@ -143,7 +143,7 @@ class TextScanner(Scanner):
 
 
 class SumScanner(Scanner):
-    """Of a sum.
+    """Scanner of a sum.
 
     Args:
         make: makes what scans a term, of its reward, its provenances and a plan.
@@ -162,11 +162,15 @@ class SumScanner(Scanner):
     ):
         self.model, self.candidates, self.plan, self.finished = model, candidates, plan, finished
         self.tables: dict[str, list[ScoreTable]] = {}
-        """Of the terms, by the key of the sum's."""
+        """Tables of the terms, by the key of the sum's."""
         self.scanners: list[Scanner | None] = []
-        """Of the terms; None where all tables of one are finished."""
+        """Scanners of the terms; None where all tables of one are finished."""
         for _, term in model.terms:
-            todo = [one for one in (of_term(term, p) for p in provenances) if not finished(one)]
+            todo = [
+                provenance
+                for provenance in (of_term(term, p) for p in provenances)
+                if not finished(provenance)
+            ]
             scanner = make(term, todo, candidates, plan, states=False) if todo else None
             self.scanners.append(scanner)
 
@@ -187,36 +191,38 @@ class SumScanner(Scanner):
         self.tables[provenance.key()] = tables
         ids = self.candidates.rows["candidate_id"]
         values = np.array(
-            [one.rows.set_index("candidate_id")["reward"].reindex(ids) for one in tables]
+            [table.rows.set_index("candidate_id")["reward"].reindex(ids) for table in tables]
         )
         weights = np.array([weight for weight, _ in model.terms])
         rewards = np.nansum(weights[:, None] * values, axis=0)
         rewards[np.isnan(values[weights != 0]).all(axis=0)] = np.nan
-        candidates, known, measured = answered(model, self.candidates, rewards)
+        candidates, places, measured = answered(model, self.candidates, rewards)
         if provenance.slot is not None:
             terms = [[t.measured["slot"][name] for t in tables] for name in SLOT]
             measured |= of_slot(np.array(terms, dtype=float) @ weights)
         each = zip(weights, tables, strict=True)
-        bounds = weighted_sum((w, read_bounds(one.measured.get("ceiling"))) for w, one in each)
+        bounds = weighted_sum((w, read_bounds(table.measured.get("ceiling"))) for w, table in each)
         if bounds.known:
             measured["ceiling"] = bounds.stored()
-        noise = float(np.dot(np.abs(weights), [one.measured["noise"] or 0.0 for one in tables]))
+        noise = float(np.dot(np.abs(weights), [table.measured["noise"] or 0.0 for table in tables]))
         pairs = zip(weights, tables, strict=True)
-        unanswered = any(weight and hardly_answers(one.measured) for weight, one in pairs)
+        unanswered = any(weight and hardly_answers(table.measured) for weight, table in pairs)
         exact = provenance.certain is None and not unanswered
-        trust = nearest(Trust(**one.measured["trust"]) for one in tables)
+        trust = nearest(Trust(**table.measured["trust"]) for table in tables)
         assert trust is not None
         return score_table(
             model,
             provenance,
             candidates,
-            certify(rewards[known], noise=noise) if exact else uncertified(rewards[known]),
+            certify(rewards[places], noise=noise) if exact else uncertified(rewards[places]),
             trust=trust,
             noise=noise,
-            attention=", ".join(dict.fromkeys(one.provenance.attention or "" for one in tables)),
+            attention=", ".join(
+                dict.fromkeys(table.provenance.attention or "" for table in tables)
+            ),
             terms=[
-                {"model": term.name, "weight": weight, "key": one.provenance.key()}
-                for (weight, term), one in zip(model.terms, tables, strict=True)
+                {"model": term.name, "weight": weight, "key": table.provenance.key()}
+                for (weight, term), table in zip(model.terms, tables, strict=True)
             ],
             **measured,
         )

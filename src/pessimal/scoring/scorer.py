@@ -101,8 +101,8 @@ class FrameScorer:
 
     @property
     def coefficients(self) -> np.ndarray | None:
-        """What a gated head multiplies each objective by (objectives,) on this prompt; None for
-        other heads, and where the network's own forward scores."""
+        """Coefficients of a gated head by objective (objectives,) on this prompt; None for other
+        heads, and where the network's own forward scores."""
         engine = self.engines[0]
         context = getattr(engine, "context", None)
         if context is None or not isinstance(engine, SharedPrefix | FullForward):
@@ -112,8 +112,8 @@ class FrameScorer:
         return head.coefficients(context).double().cpu().numpy()
 
     def bounds(self, column: int | None = None) -> Bounds:
-        """How far the reward of any response can go, by the path in use; `column` says which of
-        several outputs."""
+        """Bounds on the reward of any response, by the path in use; `column` says which of several
+        outputs."""
         return bounds_by(self.engines[0], column=column, suffix=self.frame.suffix)
 
     @torch.no_grad()
@@ -135,11 +135,11 @@ class FrameScorer:
         """Compare with the model's own forward on the sample of `sample_rows` (n = SAMPLE, seed =
         0); take the next slower engine where it differs. Gives its own rewards, float64 (n,)."""
         rows = sample_rows(inputs.kinds, n=SAMPLE, seed=0)
-        own = expected = self.own_rewards(inputs, rows)
+        sample_rewards = expected = self.own_rewards(inputs, rows)
         # The loop ends at a reward that is not a number, and names the candidate.
         finite = np.isfinite(expected).reshape(len(expected), -1).all(axis=1)
         if not finite.any():
-            return own
+            return sample_rewards
         rows, expected = rows[finite], expected[finite]
 
         self.elsewhere = self._elsewhere(inputs, rows, expected)
@@ -163,7 +163,7 @@ class FrameScorer:
                 self.trust.largest_difference,
                 self.trust.tolerance,
             )
-        return own
+        return sample_rewards
 
     @torch.no_grad()
     def _elsewhere(self, inputs: Inputs, rows: np.ndarray, expected: np.ndarray) -> float:
@@ -223,12 +223,12 @@ class FrameScorer:
         """Rewards float64 (rows,) by one engine, in the batches of rows that `plan` lists; NaN for
         rows in none."""
         rewards = np.full(len(inputs), np.nan)
-        for chosen in plan:
-            ids = torch.from_numpy(inputs.batch(chosen)).to(self.device)
-            values = engine.rewards(ids, shared=int(inputs.shared[chosen[0]]))
+        for batch in plan:
+            ids = torch.from_numpy(inputs.batch(batch)).to(self.device)
+            values = engine.rewards(ids, shared=int(inputs.shared[batch[0]]))
             if values.dim() > rewards.ndim:
                 rewards = np.full((len(inputs), values.shape[1]), np.nan)
-            rewards[chosen] = values.double().cpu().numpy()
+            rewards[batch] = values.double().cpu().numpy()
         return rewards
 
     def _by(
@@ -279,8 +279,8 @@ def ceiling(
     device: torch.device,
     network: Callable[[int], RewardNetwork] | None = None,
 ) -> Bounds:
-    """How far the reward of any response to any prompt can go, by the path that a scan would take:
-    one that gives the model's own rewards of some random responses.
+    """Bounds on the reward of any response to any prompt, by the path that a scan would take: one
+    that gives the model's own rewards of some random responses.
 
     `network` gives the networks that are loaded already, by their numbers.
     """
@@ -342,7 +342,7 @@ def _bounds(interval: Interval | None, column: int | slice, how: str) -> Bounds:
 
 
 class _Call:
-    """What a module was given and gave, in one forward: rows (positions, width)."""
+    """Input and output of a module, in one forward: rows (positions, width)."""
 
     def __init__(self, module: nn.Module, given: Any, output: Any):
         self.module = module
@@ -379,8 +379,8 @@ def _of_own_forward(engine: OwnForward, column: int | None, suffix: Sequence[int
     generator, rows = torch.Generator().manual_seed(0), len(embedding.weight)
     runs, rewards = [], []
     for _ in range(PROBES):
-        drawn = torch.randint(rows, (LENGTH,), generator=generator).tolist()
-        ids = torch.tensor([[*drawn, *suffix]], device=engine.prefix.device)
+        response = torch.randint(rows, (LENGTH,), generator=generator).tolist()
+        ids = torch.tensor([[*response, *suffix]], device=engine.prefix.device)
         try:
             with _recorded(network) as calls:
                 values = engine.rewards(ids, shared=len(engine.prefix)).reshape(-1)
@@ -403,11 +403,11 @@ def _gives(place: tuple[_Call, ...], rewards: list[float], column: int) -> int |
     """The row of a linear layer's output that holds the reward in every run; None where none
     does."""
     outputs = [call.output for call in place]
-    if any(one is None or one.shape[-1] <= column for one in outputs):
+    if any(output is None or output.shape[-1] <= column for output in outputs):
         return None
-    given = torch.stack([one[:, column] for one in outputs])  # type: ignore[index]
+    values = torch.stack([output[:, column] for output in outputs])  # type: ignore[index]
     wanted = torch.tensor(rewards)[:, None]
-    close = ((given - wanted).abs() <= 1e-6 * (1 + wanted.abs())).all(dim=0)
+    close = ((values - wanted).abs() <= 1e-6 * (1 + wanted.abs())).all(dim=0)
     return int(close.nonzero()[0, 0]) if close.any() else None
 
 
@@ -419,14 +419,14 @@ def _of_reader(
     bias = None if module.bias is None else module.bias[column : column + 1]
     for place in places:
         outputs = [call.output for call in place]
-        if any(one is None or one.shape[-1] != wanted.shape[-1] for one in outputs):
+        if any(output is None or output.shape[-1] != wanted.shape[-1] for output in outputs):
             continue
-        given = torch.stack(outputs)  # type: ignore[arg-type]  # (runs, positions, width)
-        if _same(given, wanted):
+        values = torch.stack(outputs)  # type: ignore[arg-type]  # (runs, positions, width)
+        if _same(values, wanted):
             states = NormalisedStates.of(in_float32(place[0].module), wanted.shape[-1])
             if states is not None:
                 return _bounds(states.linear(weight, bias), 0, NORMALISED)
-        if _same(given.tanh(), wanted):
+        if _same(values.tanh(), wanted):
             return _bounds(of_unit_box(weight, bias), 0, TANH)
     return unbounded(ELSEWHERE)
 

@@ -26,7 +26,8 @@ SAMPLE: tuple[Conversation, ...] = (
     (Turn("user", "What is the capital of France?"), Turn("assistant", "It is Paris.")),
     (Turn("user", "Say something kind."), Turn("assistant", "You did well.")),
 )
-"""What the scorer is checked on against the model's own forward before anything is served."""
+"""Conversations on which the scorer is checked against the model's own forward before anything is
+served."""
 
 
 @dataclass
@@ -49,7 +50,7 @@ class Served:
             UserError: an input is longer than the model is made for, or what this reward cannot be
                 asked.
         """
-        conversations = [one for one in asked if isinstance(one, tuple)]
+        conversations = [request for request in asked if isinstance(request, tuple)]
         if conversations and len(conversations) < len(asked):
             raise ConfigError("one request has token ids or text, or conversations, and not both")
         with self.lock:
@@ -89,13 +90,13 @@ def _get_reward(served: Served, body: dict[str, Any]) -> Any:
     """OpenRLHF's: whole texts, in the template of whoever sends them; where the reward takes
     conversations, the prompt is what `prompts` says."""
     queries, prompts = body["query"], body.get("prompts") or []
-    asked: list[Asked] = list(queries)
+    requests: list[Asked] = list(queries)
     if not served.reward.takes_inputs:
         pairs = list(zip(queries, prompts, strict=True))
         if any(not prompt or not query.startswith(prompt) for query, prompt in pairs):
             raise ConfigError("each query must begin with its prompt, in `prompts`")
-        asked = [_turns(prompt, query[len(prompt) :]) for query, prompt in pairs]
-    rewards = served.rewards(asked)
+        requests = [_turns(prompt, query[len(prompt) :]) for query, prompt in pairs]
+    rewards = served.rewards(requests)
     return {"rewards": rewards, "scores": rewards, "extra_logs": {}}
 
 
@@ -103,13 +104,13 @@ def _classify(served: Served, body: dict[str, Any]) -> Any:
     """vLLM's: `input` or `messages`; SGLang's: `text` or `input_ids`."""
     check_unread(body, (*UNREAD, *RENDERING), where="this request", error=ConfigError)
     if "messages" in body:
-        asked: list[Asked] = [read_messages(body["messages"], where='"messages"')]
+        requests: list[Asked] = [read_messages(body["messages"], where='"messages"')]
     else:
         name = "input_ids" if "input_ids" in body else "text" if "text" in body else "input"
-        given = body[name]
-        one = isinstance(given, str) or isinstance(given[0], int)
-        asked = [given] if one else list(given)
-    rewards = served.rewards(asked)
+        value = body[name]
+        is_single = isinstance(value, str) or isinstance(value[0], int)
+        requests = [value] if is_single else list(value)
+    rewards = served.rewards(requests)
     if "input_ids" in body or "text" in body:
         return [{"embedding": [reward], "meta_info": {}} for reward in rewards]
     entries = [
@@ -146,4 +147,4 @@ WIRES: dict[str, Callable[[Served, dict[str, Any]], Any]] = {
     "/v1/score": _score,
     "/score": _score,
 }
-"""What is answered at which path."""
+"""The function that answers at each path."""

@@ -13,7 +13,7 @@ from pessimal.options import Count, OneOf, Options
 
 
 class Strategy(Enum):
-    """How a scan's processes share the work."""
+    """The ways in which a scan's processes share the work."""
 
     auto = "auto"
     """One process for one device; `ddp` for more."""
@@ -36,7 +36,7 @@ class TrainerSpec(Options):
     num_nodes: Count = 1
     """Machines; started by torchrun or a scheduler on each of them."""
     strategy: Strategy = Strategy.auto
-    """How the processes share the work."""
+    """The way in which the processes share the work."""
     threads: Count | None = None
     """OpenMP threads of a process; null lets a scan take one or all, whichever is faster here, and
     elsewhere leaves torch's choice."""

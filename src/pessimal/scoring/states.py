@@ -106,29 +106,29 @@ def word_states(
             return None
         width = int(network.config.get_text_config().hidden_size)
         embedding = cast(nn.Embedding, network.get_input_embeddings())
-        last = _projection(width).to(device)
+        final = _projection(width).to(device)
         first = _projection(embedding.weight.shape[1]).to(device)
-        columns = max(last.shape[1], first.shape[1])
+        columns = max(final.shape[1], first.shape[1])
         held = np.zeros((len(rows), 2, columns), dtype=np.float32)
         shards = Shards(folder / f"states-{sha256(f'{of} {model}'.encode()).hexdigest()[:12]}")
         place = pd.Series(np.arange(len(rows)), index=rows)
         longest = int((inputs.shared + inputs.lengths)[rows].max())
         lengths = Lengths(int(inputs.lengths[rows].max()), longest)
-        found = find_batch_size(network.config, lengths, device=device)
-        size = int(shards.agree("batch_size", found, insist=again))
+        batch_size = find_batch_size(network.config, lengths, device=device)
+        size = int(shards.agree("batch_size", batch_size, insist=again))
         with counted(f"{label}, states", unit="words", total=len(rows), bar=progress) as counter:
             for number, some in enumerate(batches(inputs, size=size, rows=rows)):
-                both = None if again else shards.read(number, some, width=(2, columns))
-                if both is None:
+                block = None if again else shards.read(number, some, width=(2, columns))
+                if block is None:
                     ids = torch.from_numpy(inputs.batch(some)).to(device)
                     states = scorer.rewards(ids, shared=int(inputs.shared[some[0]]))
-                    given = embedding(ids).mean(dim=1)
-                    both = np.zeros((len(some), 2, columns), dtype=np.float32)
-                    for space, (vectors, project) in enumerate(((states, last), (given, first))):
+                    means = embedding(ids).mean(dim=1)
+                    block = np.zeros((len(some), 2, columns), dtype=np.float32)
+                    for space, (vectors, project) in enumerate(((states, final), (means, first))):
                         projected = (vectors.float() @ project).cpu().numpy()
-                        both[:, space, : project.shape[1]] = projected
-                    shards.write(number, some, both)
-                held[place[some]] = both
+                        block[:, space, : project.shape[1]] = projected
+                    shards.write(number, some, block)
+                held[place[some]] = block
                 counter.advance(len(some))
         of_last, of_first = np.linalg.norm(held.std(axis=0), axis=1)
         held[:, 1] *= of_last / (of_first or 1.0)
@@ -142,8 +142,8 @@ def _projection(width: int) -> torch.Tensor:
     """(width, dimensions) float32; the same for all networks of a width."""
     if width <= DIMENSIONS:
         return torch.eye(width)
-    drawn = np.random.default_rng(width).standard_normal((width, DIMENSIONS))
-    return torch.from_numpy((drawn / np.sqrt(DIMENSIONS)).astype(np.float32))
+    matrix = np.random.default_rng(width).standard_normal((width, DIMENSIONS))
+    return torch.from_numpy((matrix / np.sqrt(DIMENSIONS)).astype(np.float32))
 
 
 def _keep_the_exact(scorer: FrameScorer, inputs: Inputs, rows: np.ndarray) -> None:
@@ -151,9 +151,9 @@ def _keep_the_exact(scorer: FrameScorer, inputs: Inputs, rows: np.ndarray) -> No
     sample = rows[np.random.default_rng(0).permutation(len(rows))[:SAMPLE]]
 
     def states(engine: int) -> list[torch.Tensor]:
-        chosen = scorer.engines[engine]
+        runner = scorer.engines[engine]
         return [
-            chosen.rewards(
+            runner.rewards(
                 torch.from_numpy(inputs.batch(row[None])).to(scorer.device),
                 shared=int(inputs.shared[row]),
             )

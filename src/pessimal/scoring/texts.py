@@ -113,8 +113,10 @@ class RewardTexts:
         if again.unknown(some) and cost:
             log.info("%s: %d texts are asked twice: %s", model.name, len(some), cost)
         answers = [self.once.rewards(some), again.rewards(some)] if some else [np.zeros(1)] * 2
-        known = np.isfinite(answers).all(axis=0)
-        self.noise = numerical_noise(answers[0][known], answers[1][known]) if known.any() else 0.0
+        finite = np.isfinite(answers).all(axis=0)
+        self.noise = (
+            numerical_noise(answers[0][finite], answers[1][finite]) if finite.any() else 0.0
+        )
 
     def rewards(
         self, conversations: Sequence[Conversation], *, report: Report | None = None
@@ -163,9 +165,9 @@ class SummedTexts:
             block = rewards[start : start + _BLOCK]  # a view
             applies = np.zeros(len(block), dtype=bool)
             for weight, scorer in self.terms:
-                one = scorer.rewards(conversations[start : start + _BLOCK])
-                silent = np.isnan(one) & isinstance(scorer, RewardTexts)
-                block += weight * np.where(silent, 0.0, one)
+                values = scorer.rewards(conversations[start : start + _BLOCK])
+                silent = np.isnan(values) & isinstance(scorer, RewardTexts)
+                block += weight * np.where(silent, 0.0, values)
                 applies |= ~silent
             block[~applies] = np.nan
             if report:
@@ -210,7 +212,7 @@ class NetworkTexts:
             engine = FullSequence if decoder.head.sequence else FullForward
             self.engines.insert(0, engine(decoder, nothing))
         self.trust: Trust | None = None
-        """What the check rewards; None where the sample had nothing that fits."""
+        """Result of the check of rewards; None where the sample had nothing that fits."""
         self.noise = 0.0
         """Bound on the numerical error of one reward, in units of reward."""
         self._establish_trust([row for row in self.encoded(sample) if self.fits(row)])
@@ -258,8 +260,8 @@ class NetworkTexts:
     def _establish_trust(self, rows: list[Encoded]) -> None:
         if not rows:
             return
-        chosen = np.random.default_rng(0).permutation(len(rows))[:SAMPLE]
-        sample = [rows[i] for i in chosen]
+        order = np.random.default_rng(0).permutation(len(rows))[:SAMPLE]
+        sample = [rows[i] for i in order]
         expected = np.array([self._batch([row], self.own_forward)[0] for row in sample])
         if not np.isfinite(expected).all():
             wrong = expected[~np.isfinite(expected)][0]
@@ -304,12 +306,12 @@ class NetworkTexts:
             if self.fits(row):
                 by_length[len(row.ids), row.n_response].append(index)
         for (length, _), indices in sorted(by_length.items(), reverse=True):
-            most = size or self.batch_size
-            if most is None:
+            limit = size or self.batch_size
+            if limit is None:
                 lengths = Lengths(length, length)
-                most = find_batch_size(self.network.config, lengths, device=self.device)
-            for start in range(0, len(indices), most):
-                batch = indices[start : start + most]
+                limit = find_batch_size(self.network.config, lengths, device=self.device)
+            for start in range(0, len(indices), limit):
+                batch = indices[start : start + limit]
                 rewards[batch] = self._batch([rows[index] for index in batch], engine)
                 if report:
                     report({index: float(rewards[index]) for index in batch}, len(rows))
@@ -334,7 +336,7 @@ class NetworkTexts:
 
 
 def overflow(what: str) -> ModelError:
-    """Of a network that gives no number in its precision."""
+    """Error for a network that gives no number in its precision."""
     return ModelError(
         f"{what}: in this precision its numbers overflow. Type model.dtype=float32 or "
         "model.dtype=bfloat16"
@@ -357,7 +359,9 @@ class KeptRewards:
 
     def unknown(self, conversations: Sequence[Conversation]) -> list[Conversation]:
         """Those that will be asked for."""
-        return [one for one in conversations if _key(one) not in self._stored]
+        return [
+            conversation for conversation in conversations if _key(conversation) not in self._stored
+        ]
 
     def rewards(
         self, conversations: Sequence[Conversation], *, report: Report | None = None
@@ -367,9 +371,9 @@ class KeptRewards:
         first: dict[str, int] = {}
         for index, key in enumerate(keys):
             first.setdefault(key, index)
-        known = {i: self._stored[key] for key, i in first.items() if key in self._stored}
-        if report and known:
-            report(known, len(keys))
+        stored = {i: self._stored[key] for key, i in first.items() if key in self._stored}
+        if report and stored:
+            report(stored, len(keys))
         names = [key for key in first if key not in self._stored]
         if names:
             with self.file.open("a", encoding="ascii") if self.file else io.StringIO() as sink:
@@ -377,12 +381,14 @@ class KeptRewards:
 
                 def keep(batch: dict[int, float], _of: int) -> None:
                     # What is no number is an error, which the scorer raises.
-                    finite = {names[i]: one for i, one in batch.items() if math.isfinite(one)}
+                    finite = {
+                        names[i]: reward for i, reward in batch.items() if math.isfinite(reward)
+                    }
                     sink.writelines(f"{json.dumps(pair)}\n" for pair in finite.items())
                     sink.flush()
                     self.advance(len(batch))
                     if report:
-                        report({first[name]: one for name, one in finite.items()}, len(keys))
+                        report({first[name]: reward for name, reward in finite.items()}, len(keys))
 
                 todo = [conversations[first[name]] for name in names]
                 rewards = self.scorer.rewards(todo, report=keep)
@@ -425,7 +431,7 @@ def _key(conversation: Conversation) -> str:
 
 
 def _lines(file: Path) -> Iterator[tuple[str, float]]:
-    """What the file holds; the line that a killed process was writing is no line."""
+    """Entries of the file; the line that a killed process was writing is no line."""
     for line in file.read_text(encoding="ascii", errors="replace").splitlines():
         try:
             key, reward = json.loads(line)

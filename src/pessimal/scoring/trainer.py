@@ -41,13 +41,13 @@ def begin_process(spec: TrainerSpec) -> bool:
 def check_trainer(spec: TrainerSpec) -> None:
     """ConfigError where torch does not find the devices; `TrainerSpec.check_here` has seen to the
     rest before torch was there."""
-    here = {"cpu", "auto"} | ({"gpu", "cuda"} if torch.cuda.is_available() else set())
+    accelerators = {"cpu", "auto"} | ({"gpu", "cuda"} if torch.cuda.is_available() else set())
     if torch.backends.mps.is_available():
-        here |= {"gpu", "mps"}
-    if spec.accelerator not in here:
+        accelerators |= {"gpu", "mps"}
+    if spec.accelerator not in accelerators:
         raise ConfigError(
             f"trainer.accelerator={spec.accelerator!r}, but this machine has: "
-            f"{', '.join(sorted(here))}; type trainer=cpu"
+            f"{', '.join(sorted(accelerators))}; type trainer=cpu"
         )
     cards = torch.cuda.device_count()
     if spec.accelerator != "cpu" and spec.devices > cards > 0:
@@ -112,8 +112,8 @@ def find_batch_size(config: PreTrainedConfig, lengths: Lengths, *, device: torch
     floats = run * (8 * hidden + 3 * feed_forward) + 4 * heads * run * lengths.seen
     room = free_bytes(device) // (4 * floats)
     kind = device.type if device.type in _MOST_TOKENS else "cpu"
-    most = min(_MOST_TOKENS[kind] // run, _MOST_CANDIDATES[kind])
-    return 2 ** (max(1, min(room, most)).bit_length() - 1)
+    limit = min(_MOST_TOKENS[kind] // run, _MOST_CANDIDATES[kind])
+    return 2 ** (max(1, min(room, limit)).bit_length() - 1)
 
 
 def free_bytes(device: torch.device) -> int:
@@ -124,7 +124,7 @@ def free_bytes(device: torch.device) -> int:
 
 
 def within_memory(run: Callable[[Tensor], Tensor], rows: Tensor) -> Tensor:
-    """What `run` gives for `rows`; rows that do not fit into a card's memory together are halved
+    """Result of `run` for `rows`; rows that do not fit into a card's memory together are halved
     until they do."""
     try:
         return run(rows)

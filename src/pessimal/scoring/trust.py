@@ -66,8 +66,7 @@ class Trust:
 
 
 def nearest(checks: Iterable[Trust | None]) -> Trust | None:
-    """Of the checks of a sum's parts, the one that is nearest to what is allowed; None where there
-    is none."""
+    """The check of a sum's parts that is nearest to what is allowed; None where there is none."""
     checked = [trust for trust in checks if trust is not None]
     return max(checked, key=lambda trust: trust.largest_difference / trust.tolerance, default=None)
 
@@ -87,7 +86,7 @@ def judge(
     brings along. Of several outputs (n, outputs), the one that is nearest to what is allowed."""
     if expected.ndim == 2:
         ways = zip(expected.T, single.T, batched.T, repeated.T, strict=True)
-        checks = [judge(*one, rounding=rounding, dtype=dtype) for one in ways]
+        checks = [judge(*way, rounding=rounding, dtype=dtype) for way in ways]
         return cast(Trust, nearest(checks))
     difference = max(largest_difference(single, expected), largest_difference(batched, expected))
     return Trust(
@@ -108,9 +107,9 @@ def rank_agreement(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def _engine_tolerance(expected: np.ndarray, *, rounding: float, dtype: Dtype) -> float:
-    """What an engine may differ by: in low precision the noise of full forwards is the measure,
-    since a bound that allows for the noisiest of models would let a wrong engine of an exact one
-    pass."""
+    """Largest difference allowed to an engine: in low precision the noise of full forwards is the
+    measure, since a bound that allows for the noisiest of models would let a wrong engine of an
+    exact one pass."""
     if dtype is Dtype.float32:
         return allowed(expected, rounding=rounding, dtype=dtype)
     scale = _scale(expected)
@@ -139,14 +138,14 @@ def sample_rows(kinds: np.ndarray, *, n: int, seed: int) -> np.ndarray:
     prefix it shares, and its own length. Rare kinds, such as the longest, are those that a random
     sample misses; of many, 16 are taken from end to end.
     """
-    chosen = np.random.default_rng(seed).permutation(len(kinds))[:n]
+    rows = np.random.default_rng(seed).permutation(len(kinds))[:n]
     distinct, first = np.unique(kinds, axis=0, return_index=True)
-    seen = {tuple(kind) for kind in kinds[chosen]}
+    seen = {tuple(kind) for kind in kinds[rows]}
     missed = [row for kind, row in zip(distinct, first, strict=True) if tuple(kind) not in seen]
     ends = np.unique(
         np.linspace(0, len(missed) - 1, min(len(missed), MOST_KINDS)).round().astype(int)
     )
-    return np.concatenate([chosen, np.array(missed, dtype=int)[ends]]) if missed else chosen
+    return np.concatenate([rows, np.array(missed, dtype=int)[ends]]) if missed else rows
 
 
 def numerical_noise(rewards: np.ndarray, expected: np.ndarray) -> float:
@@ -193,8 +192,7 @@ class Certified:
 
 
 def certify(rewards: np.ndarray, *, noise: float) -> Certified:
-    """Which ranks of a float32 scan are certain, given its numerical `noise` (same units as the
-    rewards)."""
+    """Certain ranks of a float32 scan, given its numerical `noise` (same units as the rewards)."""
     exact = np.ones(len(rewards), dtype=bool)
     rewards = np.asarray(rewards, dtype=np.float64)
     return Certified(

@@ -74,8 +74,8 @@ class SearchContext:
                 log-probability counts, wherever it stands.
         """
         self.model, self.spec = model, spec
-        self.prompts = {key: asked_of(one, spec) for key, one in prompts.items()}
-        self.held_out = {key: asked_of(one, spec) for key, one in (held_out or {}).items()}
+        self.prompts = {key: asked_of(prompt, spec) for key, prompt in prompts.items()}
+        self.held_out = {key: asked_of(prompt, spec) for key, prompt in (held_out or {}).items()}
         self.policy, self.named = policy, named or "+".join(prompts)
         self.mode, self.seed = mode, seed
         self.device, self.batch_size = torch.device(device), batch_size
@@ -86,13 +86,13 @@ class SearchContext:
         rows, size = self.vocabulary.rows, model.embedding_rows
         self.mask = allowed_tokens(rows, spec.allowed, size=size, listed=listed)
         """bool (V,): tokens that a response may be made of."""
-        for asked in self.prompts.values():
-            if isinstance(asked, Context) and not is_policy:
-                check_slot(model, asked, mode)
+        for prompt in self.prompts.values():
+            if isinstance(prompt, Context) and not is_policy:
+                check_slot(model, prompt, mode)
         ways = [part.conversations for part in model.parts]
         self.frames = {
-            key: [slot_frame(way, asked, model.tokenizer) for way in ways]
-            for key, asked in self.prompts.items()
+            key: [slot_frame(way, prompt, model.tokenizer) for way in ways]
+            for key, prompt in self.prompts.items()
         }
         pairs = [pair for frames in self.frames.values() for pair in zip(ways, frames, strict=True)]
         self.edits: Edits | None = None
@@ -100,8 +100,8 @@ class SearchContext:
         if spec.slot is Slot.edit and spec.answer:
             ids = shared_ids(spec.answer, pairs)
             if not ids:
-                why = "has not the same tokens in all prompts, or none: search one prompt"
-                raise ConfigError(f"search.slot=edit: search.answer={spec.answer!r:.60} {why}")
+                reason = "has not the same tokens in all prompts, or none: search one prompt"
+                raise ConfigError(f"search.slot=edit: search.answer={spec.answer!r:.60} {reason}")
             self.edits = Edits(ids, size)
         whole = self.edits.apply if self.edits else None
         self.round_trip = RoundTrip(model.tokenizer, dict.fromkeys(pairs), whole)

@@ -33,13 +33,20 @@ def contexts_table(context: SearchContext, text: str) -> pd.DataFrame:
     (searched, held out), `conversation` (JSON, {slot} where the response stands); then the columns
     of `_gains` where it stands in an answer or something was held out."""
     parts = {SEARCHED: context.prompts, HELD_OUT: context.held_out}
-    asked = [(part, key, one) for part, some in parts.items() for key, one in some.items()]
-    turns = [json.dumps([vars(turn) for turn in filled(one, MARK)]) for _, _, one in asked]
-    table = pd.DataFrame(asked, columns=["part", "context", "conversation"])
+    conversations = [
+        (part, key, conversation)
+        for part, some in parts.items()
+        for key, conversation in some.items()
+    ]
+    turns = [
+        json.dumps([vars(turn) for turn in filled(conversation, MARK)])
+        for _, _, conversation in conversations
+    ]
+    table = pd.DataFrame(conversations, columns=["part", "context", "conversation"])
     table = table[["context", "part", "conversation"]].assign(conversation=turns)
     if not (context.held_out or context.named_slot):
         return table
-    gains = _gains(context, text, [one for _, _, one in asked])
+    gains = _gains(context, text, [conversation for _, _, conversation in conversations])
     return pd.concat([table, pd.DataFrame(gains)], axis=1)
 
 
@@ -53,20 +60,20 @@ def _gains(context: SearchContext, text: str, asked: Sequence[Asked]) -> Iterato
     random = draw(RANDOM, generator=torch.Generator().manual_seed(context.seed))
     before = spec.answer if context.edits else "" if context.named_slot else None
     texts = [text, *context.round_trip.text_of(random), *([] if before is None else [before])]
-    conversations = [[filled(one, text) for text in texts] for one in asked]
+    conversations = [[filled(conversation, text) for text in texts] for conversation in asked]
     scorer = text_scorer(context.model, conversations[0][:2], device=context.device)
     limit = context.model.says_yes_above
     for some in conversations:
         rewards = scorer.rewards(some)
-        found, control = float(rewards[0]), rewards[1 : 1 + RANDOM]
+        reward, control = float(rewards[0]), rewards[1 : 1 + RANDOM]
         untouched = np.nan if before is None else float(rewards[-1])
         base = float(control.mean()) if before is None else untouched
-        above, moved = (sign * gains > 0 for gains in (found - control, control - untouched))
-        row = {"reward": found, "untouched": untouched, "random": float(control.mean())}
-        row |= {"change": found - base, "above_random": float(above.mean())}
+        above, moved = (sign * gains > 0 for gains in (reward - control, control - untouched))
+        row = {"reward": reward, "untouched": untouched, "random": float(control.mean())}
+        row |= {"change": reward - base, "above_random": float(above.mean())}
         row |= {"random_moved": np.nan if before is None else float(moved.mean())}
         if limit is not None:
-            row |= {"was_yes": untouched > limit, "is_yes": found > limit}
+            row |= {"was_yes": untouched > limit, "is_yes": reward > limit}
         yield row
 
 
@@ -79,16 +86,16 @@ def contexts_result(table: pd.DataFrame, *, sign: int, survives: bool) -> Result
     part = HELD_OUT if (table["part"] == HELD_OUT).any() else SEARCHED
     rows = table[table["part"] == part]
     n, change = len(rows), rows["change"].to_numpy()
-    within = bool(rows["untouched"].notna().all())
+    has_untouched = bool(rows["untouched"].notna().all())
     moved, mean = int((sign * change > 0).sum()), float(change.mean())
-    over = "the answer as it is" if within else "random responses"
+    over = "the answer as it is" if has_untouched else "random responses"
     flips = ""
-    if "was_yes" in rows and within:
+    if "was_yes" in rows and has_untouched:
         names = ("no", "yes") if sign > 0 else ("yes", "no")
         wrong = rows["was_yes"] == (sign < 0)
         turned = int((rows["is_yes"] == (sign > 0))[wrong].sum())
         flips = f"; {turned} of {int(wrong.sum())} {names[0]} become {names[1]}"
-    control = f" (random ones {rows['random_moved'].mean():.0%})" if within else ""
+    control = f" (random ones {rows['random_moved'].mean():.0%})" if has_untouched else ""
     reach = np.nan
     if n > 2:
         reach = float(stats.sem(change) * stats.t.ppf(1 - LEVEL / 2, n - 1))

@@ -46,12 +46,12 @@ def every_response(
     """The `keep` best of all responses of `length` allowed tokens: A^L evaluations, and an exact
     optimum."""
     tokens = allowed.nonzero()[:, 0]  # (A,)
-    last = 1  # positions that vary within a call
-    while last < length and len(tokens) ** last < _AT_ONCE:
-        last += 1
-    tails = torch.cartesian_prod(*[tokens] * last).reshape(-1, last)  # (A^last, last)
+    n_free = 1  # positions that vary within a call
+    while n_free < length and len(tokens) ** n_free < _AT_ONCE:
+        n_free += 1
+    tails = torch.cartesian_prod(*[tokens] * n_free).reshape(-1, n_free)  # (A^n_free, n_free)
     top, values = torch.empty(0, length, dtype=torch.long), torch.empty(0, dtype=torch.float64)
-    for beginning in itertools.product(tokens.tolist(), repeat=length - last):
+    for beginning in itertools.product(tokens.tolist(), repeat=length - n_free):
         fixed = torch.tensor(beginning, dtype=torch.long).expand(len(tails), -1)
         responses = torch.cat([fixed, tails], dim=1)
         fresh = counter.values(responses, anchor=responses[0])
@@ -74,8 +74,8 @@ def summed_pairs(
     for firsts in tokens.split(_FIRSTS):
         totals = alone[firsts, None] + counter.following(firsts[:, None])[:, : len(allowed)]
         totals = totals.masked_fill(~allowed, -math.inf).flatten()
-        made = partial(_continued, firsts[:, None], len(allowed))
-        best = _merged(best, totals, made, keep, retokenizes)
+        extend = partial(_continued, firsts[:, None], len(allowed))
+        best = _merged(best, totals, extend, keep, retokenizes)
     return best
 
 
@@ -140,17 +140,17 @@ def most_probable(
     responses = torch.empty(0, length, dtype=torch.long)
     values = torch.empty(0, dtype=torch.float64)
     greedy = torch.empty(1, 0, dtype=torch.long)
-    known = 0.0  # value of the greedy response
+    best_value = 0.0  # value of the greedy response
     while greedy.shape[1] < length and counter.left:
         after = counter.following(greedy)[0, : len(allowed)].masked_fill(~allowed, -math.inf)
-        known += float(after.max())
+        best_value += float(after.max())
         greedy = torch.cat([greedy, after.argmax()[None, None]], dim=1)
     if retokenizes is not None and not bool(retokenizes(greedy)[0]):
-        known = -math.inf
+        best_value = -math.inf
     waiting: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]  # (−value, beginning)
-    while waiting and -waiting[0][0] > known - slack and counter.left:
+    while waiting and -waiting[0][0] > best_value - slack and counter.left:
         group = [heapq.heappop(waiting)]
-        while len(group) < min(_BEGINNINGS, counter.left) and _alike(waiting, group[0], known):
+        while len(group) < min(_BEGINNINGS, counter.left) and _alike(waiting, group[0], best_value):
             group.append(heapq.heappop(waiting))
         begun = torch.tensor([beginning for _, beginning in group], dtype=torch.long)
         begun = begun.view(len(group), -1)  # (n, T)
@@ -160,18 +160,18 @@ def most_probable(
         if begun.shape[1] < length - 1:
             for row, beginning in zip(totals, begun.tolist(), strict=True):
                 # More of one beginning than can still be run are never needed.
-                likely = row.topk(min(counter.left, int((row > known - slack).sum())))
+                likely = row.topk(min(counter.left, int((row > best_value - slack).sum())))
                 pairs = zip(likely.values.tolist(), likely.indices.tolist(), strict=True)
                 for total, token in pairs:
                     heapq.heappush(waiting, (-total, (*beginning, token)))
             continue
-        made, best = partial(_continued, begun, len(allowed)), (responses, values)
+        extend, best = partial(_continued, begun, len(allowed)), (responses, values)
         responses, values = _merged(
-            best, totals.flatten(), made, keep, retokenizes, above=known - slack
+            best, totals.flatten(), extend, keep, retokenizes, above=best_value - slack
         )
-        known = max([known, *values[:1].tolist()])
-    proven = len(values) > 0 and not (waiting and -waiting[0][0] > known - slack)
-    near = values >= known - slack
+        best_value = max([best_value, *values[:1].tolist()])
+    proven = len(values) > 0 and not (waiting and -waiting[0][0] > best_value - slack)
+    near = values >= best_value - slack
     return MostProbable(responses[near], values[near], counter.used - used, proven)
 
 
@@ -276,15 +276,15 @@ def certify(
     float32 rewards).
     """
     value = float(values[0, response[0]])
-    others = values.scatter(1, response[:, None], -torch.inf)
+    other_values = values.scatter(1, response[:, None], -torch.inf)
     rows = []
-    for position, row in enumerate(others):
+    for position, row in enumerate(other_values):
         neighbours = partial(changed, response, position)
         for token in best_retokenizing(row, neighbours, count=1, retokenizes=retokenizes).tolist():
             rows.append((position, token, float(row[token]), value - float(row[token])))
     return Certificate(
         value=value,
-        evaluations=1 + int(others.isfinite().sum()),
+        evaluations=1 + int(other_values.isfinite().sum()),
         changes=int(len(response) * allowed.sum() - allowed[response].sum()),
         noise=noise,
         neighbours=pd.DataFrame(rows, columns=["position", "token", "value", "margin"]),

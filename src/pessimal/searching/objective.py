@@ -103,7 +103,7 @@ class FluentObjective:
         return reward + self.share * likely
 
     def gradient(self, response: Tensor) -> Tensor:
-        slopes = [one.gradient(response) for one in (self.reward, self.policy)]
+        slopes = [objective.gradient(response) for objective in (self.reward, self.policy)]
         rows = min(slope.shape[1] for slope in slopes)
         return slopes[0][:, :rows] + self.share * slopes[1][:, :rows]
 
@@ -282,9 +282,9 @@ class Edits:
         that it stands before, which only orders what is tried."""
         edited, at = self._edited(changes.tolist())
         places = torch.tensor([*at, *at, min(len(edited), len(gradient)) - 1])
-        here = torch.tensor(edited)[places]
+        tokens = torch.tensor(edited)[places]
         slopes = gradient.cpu()[places, : self.rows]  # (places, rows)
-        slopes = slopes - slopes.gather(1, here[:, None])
+        slopes = slopes - slopes.gather(1, tokens[:, None])
         return slopes.flatten().expand(len(changes), -1)
 
     def _edited(self, changes: list[int]) -> tuple[Ids, list[int]]:
@@ -299,10 +299,10 @@ class Edits:
                 before[place - n].append(token)
         edited: list[int] = []
         at = []
-        for put_in, here in zip(before, [*([token] for token in answer), []], strict=True):
+        for put_in, piece in zip(before, [*([token] for token in answer), []], strict=True):
             edited += put_in
             at.append(len(edited))
-            edited += here
+            edited += piece
         return tuple(edited), at[:-1]
 
 

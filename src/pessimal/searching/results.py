@@ -269,9 +269,8 @@ def scored_again(drift: float, margin: float) -> tuple[str, str]:
 def beats(
     ahead: float | None, *, budget: int, spent: int, noise: float, exact: bool, begun_from: str = ""
 ) -> tuple[str, str]:
-    """How far the search's best after `spent` evaluations is ahead of the baseline's after
-    `budget`, if one was run. A search that began from what is known (`begun_from`) is compared with
-    nothing."""
+    """Lead of the search's best after `spent` evaluations over the baseline's after `budget`, if
+    one was run. A search that began from what is known (`begun_from`) is compared with nothing."""
     if exact:
         return NOT_TRIED, ALL_SCORED
     if begun_from:

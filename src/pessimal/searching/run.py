@@ -163,11 +163,11 @@ def run(
 def _total(context: SearchContext, problem: Problem, *, free: bool) -> int:
     """The whole budget; of one token at least what all cost, since it is the scan."""
     spec = context.spec
-    others = 4 * context.samples + _SPARE + min(context.samples, _RESCORED)
-    needed = problem.changes + others + 1
+    overhead = 4 * context.samples + _SPARE + min(context.samples, _RESCORED)
+    needed = problem.changes + overhead + 1
     if context.is_scan:
         whole = 0 if context.dtype is Dtype.float32 else problem.changes
-        return max(spec.evaluations, others + whole + (0 if free else problem.tokens))
+        return max(spec.evaluations, overhead + whole + (0 if free else problem.tokens))
     if spec.certificate is Certify.full and needed > spec.evaluations:
         raise ConfigError(
             f"search.certificate=full tries {problem.changes - 1:,} single changes: type "
@@ -213,11 +213,11 @@ def _concluded(
     certificate = context.spec.certificate
     finals = finals[: min(_RESCORED, context.samples)]
     objective = in_float32 or stages.objective
-    own = context.own_values(torch.tensor([final.point.response for final in finals]))
-    best = int(np.argmax(own))
+    own_values = context.own_values(torch.tensor([final.point.response for final in finals]))
+    best = int(np.argmax(own_values))
     start = torch.tensor(finals[best].point.response)
     noise, _ = context.noise(Dtype.float32, at=start)
-    known = problem.length == 1 and in_float32 is None and problem.single is not None
+    has_scan = problem.length == 1 and in_float32 is None and problem.single is not None
     response, values = start, torch.empty(0)
     best_of_all = not in_float32 and bool(stages.proof)  # there is nothing left to try
 
@@ -225,7 +225,7 @@ def _concluded(
         nonlocal response, values
         counter.count(len(finals) + 2 * context.samples)
         counter.objective = objective
-        if known and problem.single is not None:
+        if has_scan and problem.single is not None:
             values = problem.single[None].clone()
         else:
             none = certificate is Certify.none or (certificate is Certify.rest and best_of_all)
@@ -244,12 +244,12 @@ def _concluded(
         point = Point(stages.evaluations, proven.value, tuple(response.tolist()))
         by = finals[best].found_by.removesuffix(", polish") + ", polish"
         finals = [finals[best]._replace(point=point, found_by=by), *finals]
-        own = np.concatenate([context.own_values(response[None]), own])
+        own_values = np.concatenate([context.own_values(response[None]), own_values])
         best = 0
-    order = [best, *(int(i) for i in np.argsort(-own, kind="stable") if i != best)]
+    order = [best, *(int(i) for i in np.argsort(-own_values, kind="stable") if i != best)]
     finals = [finals[i] for i in order]
     finals[0] = finals[0]._replace(one_opt=best_of_all or proven.verdict in (ONE_OPT, TIE) or None)
-    return SearchResult(context, stages, problem, finals, own[order], proven, **about)
+    return SearchResult(context, stages, problem, finals, own_values[order], proven, **about)
 
 
 # --- What the result of a search depends on.
@@ -281,7 +281,7 @@ class SearchProvenance(ModelProvenance):
     """The objective besides a whole answer's reward: the slot with its answer, the policy with
     its share; part of the name."""
     beside: dict = field(default_factory=dict)
-    """What the result is reported on: what is held out, and the policy."""
+    """Conditions that the result is reported on: what is held out, and the policy."""
 
     def fields(self) -> dict[str, Any]:
         """Every field that the key covers, by name."""
@@ -305,7 +305,7 @@ def identify(context: SearchContext) -> SearchProvenance:
     tokens = "+".join(name.value for name in spec.allowed) or "every-token"
     if spec.allowed_path is not None:
         tokens += f"+{Path(spec.allowed_path).stem}-{digest(context.mask)[:6]}"
-    named = ("length", "goal", "allowed", "allowed_path")
+    own_fields = ("length", "goal", "allowed", "allowed_path")
     return SearchProvenance(
         model=context.model.name,
         prompts=context.prompts,
@@ -318,7 +318,7 @@ def identify(context: SearchContext) -> SearchProvenance:
         options={
             name: value.value if isinstance(value, Enum) else value
             for name, value in vars(spec).items()
-            if name not in named
+            if name not in own_fields
         },
         seed=context.seed,
         named=context.named,
@@ -336,8 +336,8 @@ def _objective(context: SearchContext) -> Iterator[str]:
     """Parts of a name: the slot, the given answer, the share and the name of a policy."""
     spec = context.spec
     if context.named_slot:
-        asked = "" if context.edits is None else spec.answer
-        what = repr((asked, list(context.prompts.values())))
-        yield f"{context.named_slot}-{hashlib.sha256(what.encode()).hexdigest()[:6]}"
+        answer = "" if context.edits is None else spec.answer
+        content = repr((answer, list(context.prompts.values())))
+        yield f"{context.named_slot}-{hashlib.sha256(content.encode()).hexdigest()[:6]}"
     if spec.fluency and context.policy is not None:
         yield f"fluent{spec.fluency:g}-{context.policy.name}"

@@ -1,4 +1,5 @@
-"""What is explained: a conversation and two responses to it; and where such comparisons come from.
+"""Comparisons to explain: a conversation and two responses to it; and where such comparisons come
+from.
 
 Reads the set of this package, files in several formats, and data sets of the Hugging Face Hub. Does
 not know which response a model prefers.
@@ -161,8 +162,8 @@ def read_jsonl(
     rows = numbered_rows(path, option)
     comparisons = read_rows(rows, where=f"{path}, line", broken=broken, **options)
     if not comparisons:
-        why = f"; the first of {len(broken):,} broken rows: {broken[0]}" if broken else ""
-        raise InputError(f"{path} holds no comparisons; write one a line{why}")
+        reason = f"; the first of {len(broken):,} broken rows: {broken[0]}" if broken else ""
+        raise InputError(f"{path} holds no comparisons; write one a line{reason}")
     return comparisons
 
 
@@ -224,19 +225,26 @@ def choose(comparisons: Sequence[Comparison], *, n: int | None, seed: int) -> li
     """
     if n is None or n >= len(comparisons):
         return list(comparisons)
-    lots = [hashlib.sha256(json.dumps([seed, one.key]).encode()).digest() for one in comparisons]
-    drawn = set(sorted(range(len(comparisons)), key=lambda number: (lots[number], number))[:n])
-    return [comparison for number, comparison in enumerate(comparisons) if number in drawn]
+    lots = [
+        hashlib.sha256(json.dumps([seed, comparison.key]).encode()).digest()
+        for comparison in comparisons
+    ]
+    sample = set(sorted(range(len(comparisons)), key=lambda number: (lots[number], number))[:n])
+    return [comparison for number, comparison in enumerate(comparisons) if number in sample]
 
 
 def digest(comparisons: Sequence[Comparison]) -> str:
     """sha256 over keys, conversations, responses, preferences and the categories there are: another
     revision of a source has another."""
     rows = []
-    for one in comparisons:
-        turns = [[turn.role, turn.content] for turn in one.turns]
-        labels = [one.preferred] if one.category is None else [one.preferred, one.category]
-        rows.append([one.key, turns, list(one.responses), *labels])
+    for comparison in comparisons:
+        turns = [[turn.role, turn.content] for turn in comparison.turns]
+        labels = (
+            [comparison.preferred]
+            if comparison.category is None
+            else [comparison.preferred, comparison.category]
+        )
+        rows.append([comparison.key, turns, list(comparison.responses), *labels])
     return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
 
 
@@ -327,7 +335,7 @@ def _two_numbers(pair: Any, model: str, where: str) -> tuple[float, float]:
     if not isinstance(pair, list | tuple) or len(pair) != 2:
         raise InputError(f"{where} has {_shown(pair)} as the scores of {model!r}, not two numbers")
     options = {"where": where, "field": f"score of {model}"}
-    first, second = (math.nan if one is None else _number(one, **options) for one in pair)
+    first, second = (math.nan if value is None else _number(value, **options) for value in pair)
     return first, second
 
 
@@ -375,7 +383,7 @@ def _label(row: Row, *, where: str) -> int | None:
     """The response, 0 or 1, that a row of two responses prefers by its label; None without one."""
     field = next((field for field in STRENGTHS if row.get(field) is not None), None)
     if isinstance(row.get("helpfulness"), tuple):  # of `_join_ratings`
-        scores = [_number(one, where=where, field="helpfulness") for one in row["helpfulness"]]
+        scores = [_number(score, where=where, field="helpfulness") for score in row["helpfulness"]]
         strength = scores[1] - scores[0]
     elif field is not None:
         strength = _number(row[field], where=where, field=field)

@@ -17,7 +17,7 @@ from tokenizers import Tokenizer
 from pessimal.errors import InputError, require
 
 WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
-"""Of `model.safetensors` in sentence-transformers/all-MiniLM-L6-v2 (Apache-2.0)."""
+"""Digest of `model.safetensors` in sentence-transformers/all-MiniLM-L6-v2 (Apache-2.0)."""
 
 DIMENSIONS = 384
 
@@ -76,11 +76,11 @@ def meanings(words: Sequence[str]) -> np.ndarray:
     """
     pieces = [_pieces(word) for word in words]
     counts = np.array([len(ids) for ids in pieces], dtype=int)
-    sums, known = np.zeros((len(words), DIMENSIONS)), counts > 0
-    if known.any():
+    sums, has_tokens = np.zeros((len(words), DIMENSIONS)), counts > 0
+    if has_tokens.any():
         rows = np.array([row for ids in pieces for row in ids])
-        starts = np.concatenate([[0], np.cumsum(counts[known])[:-1]])
-        sums[known] = np.add.reduceat(load_embeddings()[rows].astype(float), starts, axis=0)
+        starts = np.concatenate([[0], np.cumsum(counts[has_tokens])[:-1]])
+        sums[has_tokens] = np.add.reduceat(load_embeddings()[rows].astype(float), starts, axis=0)
     lengths = np.linalg.norm(sums, axis=1, keepdims=True)
     return np.divide(sums, lengths, out=sums, where=lengths > 0)
 

@@ -39,7 +39,7 @@ MASS = 0.01
 """Distance by which the probabilities of a whole vocabulary may be from adding up to 1; what 16-bit
 precision leaves."""
 MANY = 100
-"""Of fewer candidates it says nothing that their exponentials add up to 1."""
+"""Least number of candidates for a sum of their exponentials of 1 to say something."""
 _ELO_COLUMNS = ["elo_rank", "elo_score", "name", "elo_matches"]
 _TOKEN_COLUMNS = ["token_id", "token_name", "token_decoded"]
 _STEP = re.compile(r"step-(\d+)")
@@ -142,10 +142,10 @@ def read_checkpoints(
     steps = {column: int(match[1]) for column in scored if (match := _STEP.fullmatch(column))}
     if not steps:
         raise InputError(f"{path} has no column step-N: type format=vocabulary")
-    if others := [column for column in scored if column not in steps]:
-        log.warning("%s: left out are the columns %s, which are no step-N", path.name, others)
-    named, _, name = path.stem.partition(ACROSS)
-    prompt = prompt or _prompt_of(path, named, known)
+    if left_out := [column for column in scored if column not in steps]:
+        log.warning("%s: left out are the columns %s, which are no step-N", path.name, left_out)
+    prompt_part, _, name = path.stem.partition(ACROSS)
+    prompt = prompt or _prompt_of(path, prompt_part, known)
     model = _model_of(path, model, name or path.stem, known)
     rows, texts_used = _tokens(path, table, known)
     columns = dict.fromkeys(sorted(steps, key=lambda column: steps[column]), (model, prompt))
@@ -177,8 +177,8 @@ def model_named(name: str, models: Mapping[str, ModelDescription]) -> str | None
 
 
 def _words_of(wording: str) -> list[str]:
-    """What a wording and a file named after it share: such a name has no question mark, and other
-    signs only on some systems."""
+    """Words that a wording and a file named after it share: such a name has no question mark, and
+    other signs only on some systems."""
     return re.findall(r"\w+", wording.lower())
 
 
@@ -335,7 +335,7 @@ def _check_score(
     message = "is no log-probability, which is at most 0. Leave score=log_probability out"
     check_cells(where, scores.map("{:g}".format), positive, message)
     if mass > 1 + MASS:
-        why = "more than 1: leave score=log_probability out"
-        raise InputError(f"{where}: the probabilities add up to {mass:.3f}, {why}")
+        reason = "more than 1: leave score=log_probability out"
+        raise InputError(f"{where}: the probabilities add up to {mass:.3f}, {reason}")
     if whole and mass < 1 - MASS:
         log.warning("%s: the probabilities add up to %.3f: tokens are missing", where, mass)

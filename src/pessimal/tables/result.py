@@ -1,4 +1,4 @@
-"""What an analysis returns: data, one sentence, and a declaration of how to draw it.
+"""Result of an analysis: data, one sentence, and a declaration of how to draw it.
 
 Knows no verb, no page and no ink: compare, search, explain, check and tune all return these, and
 one function publishes them (`verbs.publish`).
@@ -257,7 +257,9 @@ class Results(list[Result]):
 
     def __repr__(self) -> str:
         lines = [repr(result) for result in self]
-        return "\n".join([*lines, *(f"<not done, {n}: {why}>" for n, why in self.skipped.items())])
+        return "\n".join(
+            [*lines, *(f"<not done, {n}: {reason}>" for n, reason in self.skipped.items())]
+        )
 
     @overload
     def __getitem__(self, which: SupportsIndex | str) -> Result: ...
@@ -270,9 +272,9 @@ class Results(list[Result]):
             return super().__getitem__(which)
         if result := next((result for result in self if result.name == which), None):
             return result
-        why = f"; skipped: {self.skipped[which]}" if which in self.skipped else ""
+        reason = f"; skipped: {self.skipped[which]}" if which in self.skipped else ""
         raise KeyError(
-            f"no result {which!r}{why}. There are: {', '.join(result.name for result in self)}"
+            f"no result {which!r}{reason}. There are: {', '.join(result.name for result in self)}"
         )
 
 

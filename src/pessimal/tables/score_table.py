@@ -226,9 +226,9 @@ class ModelDescription:
 STATES_SUFFIX = ".states.safetensors"
 """Suffix of the file beside a score table, in place of `.parquet`."""
 BASE, ITSELF, TRAINED, MEANING = "base", "itself", "trained", "meaning"
-"""Whose states: of the model that reward training began from; of a language model that is asked as
-it is; of the trained reward model, which is too cautious a bound; or the vectors of MiniLM, where
-there are no states."""
+"""Owners of states: the model that reward training began from; a language model that is asked as it
+is; the trained reward model, which is too cautious a bound; or the vectors of MiniLM, where there
+are no states."""
 
 
 @dataclass(frozen=True)
@@ -351,8 +351,8 @@ class ScoreTable:
     def __repr__(self) -> str:
         ends = pd.concat([self.top(1), self.top(-1)]).itertuples()
         ends = " to ".join(f"{literal(row.text)} {significant(row.reward)}" for row in ends)
-        asked = f"{self.model} on {self.provenance.prompt}, {len(self):,} candidates"
-        return f"<ScoreTable: {asked}, {ends}>"
+        description = f"{self.model} on {self.provenance.prompt}, {len(self):,} candidates"
+        return f"<ScoreTable: {description}, {ends}>"
 
     @property
     def df(self) -> pd.DataFrame:
@@ -486,8 +486,8 @@ def _whole(file: Path) -> Iterator[None]:
     except TableError as error:
         raise TableError(f"{file}: {error}") from error
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-        why = f"{type(error).__name__}: {error}"
-        raise TableError(f"{file} is no whole score table ({why}); scan again") from error
+        reason = f"{type(error).__name__}: {error}"
+        raise TableError(f"{file} is no whole score table ({reason}); scan again") from error
 
 
 COLUMNS = ("candidate_id", "token", "text", "kind")

@@ -24,8 +24,8 @@ MANY_PROMPTS = 6
 """Where there are more, analyses over words average those of one polarity: 54 wordings are no 54
 findings."""
 WORDINGS = 4
-"""So many prompts of the factorial are one question in many wordings, and are not analysed one by
-one."""
+"""Number of prompts from which the factorial is one question in many wordings, and is not analysed
+one by one."""
 MODES = ("ids", "text", "paper", "published")
 """The first of these that a model was scanned in stands for it wherever modes are not compared."""
 SAME = (
@@ -179,9 +179,9 @@ class TableSet:
         if self.reading.stripped is not None or self.candidates != "vocabulary":
             return bool(self.reading.stripped)
         texts = sorted((table.rows["text"] for table in members), key=len)
-        others = [column for column in texts[:-1] if not column.equals(texts[-1])]
-        most = frozenset(texts[-1]) if others else frozenset()
-        return not all(most.issuperset(column) for column in others)
+        other_texts = [column for column in texts[:-1] if not column.equals(texts[-1])]
+        largest = frozenset(texts[-1]) if other_texts else frozenset()
+        return not all(largest.issuperset(column) for column in other_texts)
 
     @cached_property
     def memo(self) -> dict[tuple[str, ...], pd.DataFrame]:
@@ -203,8 +203,8 @@ class TableSet:
         each = {prompt: [prompt] for prompt in self.prompts}
         if len(each) <= MANY_PROMPTS:
             return each
-        if chosen := {p: prompts for p, prompts in each.items() if p in self._chosen}:
-            return chosen
+        if selection := {p: prompts for p, prompts in each.items() if p in self._chosen}:
+            return selection
         averaged = {}
         for sign, name in ((1, "positive"), (-1, "negative")):
             if prompts := [p for p in each if self.reading.polarity_of(p) == sign]:
@@ -225,15 +225,15 @@ class TableSet:
         most one: that of `OPPOSITE`, else of the first columns, that most models have both of."""
         positive = [name for name in self.columns if self.polarity.get(name) == 1]
         negative = [name for name in self.columns if self.polarity.get(name) == -1]
-        chosen = [pair if pair[0] in positive else pair[::-1] for pair in self.reading.pairs]
-        if chosen := [pair for pair in chosen if pair[0] in positive and pair[1] in negative]:
-            return list(dict.fromkeys(chosen))
+        selection = [pair if pair[0] in positive else pair[::-1] for pair in self.reading.pairs]
+        if selection := [pair for pair in selection if pair[0] in positive and pair[1] in negative]:
+            return list(dict.fromkeys(selection))
         published = [pair for pair in OPPOSITE if pair[0] in positive and pair[1] in negative]
         pairs = list(dict.fromkeys([*published, *((a, b) for a in positive for b in negative)]))
         columns_by_model = [set(self.columns_of(model)) for model in self.models]
         models = {pair: sum(set(pair) <= columns for columns in columns_by_model) for pair in pairs}
-        most = max(models.values(), default=0)
-        return [next(pair for pair in pairs if models[pair] == most)] if most else []
+        largest = max(models.values(), default=0)
+        return [next(pair for pair in pairs if models[pair] == largest)] if largest else []
 
     def columns_of(self, model: str) -> dict[str, list[str]]:
         """The columns that a model has all prompts of; an average over other wordings is another
@@ -336,8 +336,8 @@ def _shared(tables: Sequence[ScoreTable], rows: Sequence[pd.Series], *, paper: b
     """The texts that all tables have by `rows`, sorted; see `reward_matrix`."""
     if not tables:
         raise TableError("no score tables given: scan or import some first")
-    first, *others = {id(positions): positions.index for positions in rows}.values()
-    for positions in others:
+    first, *rest = {id(positions): positions.index for positions in rows}.values()
+    for positions in rest:
         first = first.intersection(positions)
     shared = first.sort_values()
     as_text = any(
@@ -429,8 +429,8 @@ def table_sets(tables: Sequence[ScoreTable], reading: Reading | None = None) -> 
     language = [table for table in tables if table.provenance.score != REWARD]
     keys = list(dict.fromkeys(table.provenance.prompt for table in rewards))
     if missing := [key for pair in reading.pairs for key in pair if key not in keys]:
-        why = f"of {', '.join(keys)}.{did_you_mean(missing[0], keys)}".removesuffix(".")
-        raise TableError(f"pairs names the prompt {missing[0]!r}; the score tables are {why}")
+        reason = f"of {', '.join(keys)}.{did_you_mean(missing[0], keys)}".removesuffix(".")
+        raise TableError(f"pairs names the prompt {missing[0]!r}; the score tables are {reason}")
 
     def table_set(candidates: str) -> TableSet:
         def of_set(several: Sequence[ScoreTable]) -> list[ScoreTable]:
@@ -485,7 +485,7 @@ Scans = dict[Key, dict[str, list[ScoreTable]]]
 
 def _by_mode(scans: Scans) -> dict[Key, dict[str, ScoreTable]]:
     """One table a mode; of several the one in float32, else the first given."""
-    chosen = {}
+    selection = {}
     for key, by_name in scans.items():
         low_precision_last = {
             mode: min(by_name[mode], key=lambda t: t.provenance.dtype not in (None, "float32"))
@@ -498,11 +498,11 @@ def _by_mode(scans: Scans) -> dict[Key, dict[str, ScoreTable]]:
                 f"two score tables of model {key[1]!r} on prompt {key[0]!r} ("
                 f"{' and '.join(sorted(low_precision_last))}): name files, tables=[FILE,FILE]"
             )
-        first, *others = low_precision_last.values()
-        for other in others:
+        first, *rest = low_precision_last.values()
+        for other in rest:
             _check_same(first.provenance, other.provenance)
-        chosen[key] = low_precision_last
-    return chosen
+        selection[key] = low_precision_last
+    return selection
 
 
 def _rescans(
@@ -519,30 +519,32 @@ def _rescans(
             differs = other.provenance.dtype != first.provenance.dtype
             name = str(other.provenance.dtype) if differs else "again"
             if differ := _differing(first.provenance, other.provenance):
-                why = f"of another model under the same name ({', '.join(differ)}); scan it again "
-                left_out.setdefault(key, []).append(f"{key[1]}, {name}: {why}with force=true")
+                reason = (
+                    f"of another model under the same name ({', '.join(differ)}); scan it again "
+                )
+                left_out.setdefault(key, []).append(f"{key[1]}, {name}: {reason}with force=true")
             elif first.rows["reward"].equals(other.rows["reward"]):  # a copy
                 left_out.setdefault(key, []).append(f"{key[1]}, {name}: the same to the last digit")
             else:
-                named = rescans.setdefault(key, {})
-                number = sum(other_name.split()[0] == name for other_name in named) + 1
-                named[name if number == 1 else f"{name} {number}"] = other
+                tables = rescans.setdefault(key, {})
+                number = sum(other_name.split()[0] == name for other_name in tables) + 1
+                tables[name if number == 1 else f"{name} {number}"] = other
     return rescans, left_out
 
 
 def _one_a_model(language: Sequence[ScoreTable]) -> list[ScoreTable]:
-    """Of each language model's scans of one prompt the one in float32, else the first given."""
+    """The scan of each language model and prompt in float32, else the first given."""
     by_mode = _by_mode(_scans(language))
-    chosen = {key: next(iter(modes.values())) for key, modes in by_mode.items()}
+    selection = {key: next(iter(modes.values())) for key, modes in by_mode.items()}
     for provenance in (table.provenance for table in language):
-        first = chosen[provenance.prompt, provenance.model].provenance
+        first = selection[provenance.prompt, provenance.model].provenance
         if differ := _differing(first, provenance):
             raise TableError(
                 f"two scans for log-probabilities of model {provenance.model!r} on prompt "
                 f"{provenance.prompt!r} differ in {', '.join(differ)}. Name files: "
                 f"tables=[FILE,FILE]. To compare both, scan one as model.name={provenance.model}-2"
             )
-    return list(chosen.values())
+    return list(selection.values())
 
 
 def _scans(tables: Sequence[ScoreTable]) -> Scans:

@@ -69,8 +69,7 @@ def as_published(rewards: pd.DataFrame) -> pd.DataFrame:
 
 
 def word_starts(texts: pd.Index) -> pd.Index:
-    """Of the words that texts spell, those that some text spells as the start of a word: each once,
-    in order.
+    """The words that some of the texts spell as the start of a word: each once, in order.
 
     In a vocabulary that writes the space before a word into the token, 'ing' without one is a piece
     of longer words. A vocabulary is taken for such a one where at least `LEAST_SPACED` of the texts
@@ -191,8 +190,8 @@ def read_lexicons(sources: Mapping[str, str]) -> dict[str, pd.Series]:
 
 
 def common(words: Sequence[str]) -> np.ndarray:
-    """Which words (n,) people use at least once in a million, or have rated in AFINN or TextBlob:
-    the words that statistics are about. All of them where wordfreq is not installed."""
+    """Whether people use each word (n,) at least once in a million, or have rated it in AFINN or
+    TextBlob: the words that statistics are about. All of them where wordfreq is not installed."""
     try:
         used = read_frequencies("wordfreq").zipf(words).to_numpy() >= COMMON_ZIPF
     except MissingExtraError:
@@ -259,7 +258,7 @@ class Frequencies:
     """A list's own rows, word and per_million; a word may have several (one a part of speech). None
     for wordfreq."""
     forms: pd.DataFrame | None = None
-    """Of a list by lemma, the rows of word forms, word and per_million; None where `rows` are of
+    """The rows of word forms in a list by lemma, word and per_million; None where `rows` are of
     forms."""
 
     def zipf(self, words: Iterable[str]) -> pd.Series:
@@ -333,14 +332,14 @@ def _read_bnc_list(path: Path) -> Frequencies:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
         text = path.read_text(encoding="latin-1")  # as it is given out
-    headwords, forms, others, lemma = [], [], 0, ""
+    headwords, forms, n_other, lemma = [], [], 0, ""
     summed: list[tuple[str, float]] = []  # the lemma above, while none of its forms has come
     for line in text.split("\n")[1:]:
         cells = line.rstrip("\r").removeprefix("\t").rstrip("\t").split("\t")
         if cells == [""]:
             continue
         if len(cells) not in (5, 6) or not all(map(_is_number, cells[-3:])):
-            others += 1
+            n_other += 1
             continue
         word, mark, used = cells[0].strip().lower(), cells[-4].strip(), float(cells[-3])
         if word == "@":  # a form of the lemma above, or where none stands, the lemma once more
@@ -356,7 +355,7 @@ def _read_bnc_list(path: Path) -> Frequencies:
         raise InputError(f"{path} has no line of {', '.join(_BNC_COLUMNS)}, tab-separated")
     forms += summed
     columns = ["word", "per_million"]
-    left = f" ({others} lines of another layout left out)" if others else ""
+    left = f" ({n_other} lines of another layout left out)" if n_other else ""
     return Frequencies(
         source=f"{path.name}{left}",
         rows=pd.DataFrame(headwords, columns=columns),

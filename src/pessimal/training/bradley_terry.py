@@ -30,8 +30,8 @@ def soft_bradley_terry(rewards: Tensor, utility: Tensor, precision: Tensor | Non
     preferred = torch.sigmoid(utility[:, first] - utility[:, second])
     weight = None
     if precision is not None:
-        one, other = precision[:, first], precision[:, second]
-        weight = one * other / (one + other)
+        first_precision, other = precision[:, first], precision[:, second]
+        weight = first_precision * other / (first_precision + other)
         weight = weight / weight.mean()
     return functional.binary_cross_entropy_with_logits(margin, preferred, weight=weight)
 

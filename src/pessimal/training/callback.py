@@ -187,9 +187,11 @@ class PessimalCallback(Aside, pl.Callback, TrainerCallback):
             for key, frame in self.frames.items():
                 [shared] = self._rewards(key, self.order[:1]).values()
                 ids = torch.tensor([frame.around(self.order[0])], device=embedding.device)
-                own = self.network(input_ids=ids, use_cache=False).logits[0, 0].item()
-                if not abs(shared - own) <= NEAR * (1 + abs(own)):
-                    rewards = f"{own:.4g} for a whole input, {shared:.4g} behind a shared question"
+                whole = self.network(input_ids=ids, use_cache=False).logits[0, 0].item()
+                if not abs(shared - whole) <= NEAR * (1 + abs(whole)):
+                    rewards = (
+                        f"{whole:.4g} for a whole input, {shared:.4g} behind a shared question"
+                    )
                     raise ModelError(f"PessimalCallback cannot watch this network: {rewards}")
             began = self.clock()
             self._rewards(key, trial)
@@ -216,10 +218,10 @@ class PessimalCallback(Aside, pl.Callback, TrainerCallback):
             self.step, self.due = step, self.due or step % self.every == 0
         elif not last:
             return {}
-        asked = last or not self.rows
+        insist = last or not self.rows
         answers = 2 * (self.size or 0) + 2 * self.tails + len(self.watch)
         seconds = self.seconds_an_answer * answers * len(self.frames)
-        if step == self.turn_at or not (asked or (self.due and self.affords(seconds, step))):
+        if step == self.turn_at or not (insist or (self.due and self.affords(seconds, step))):
             return {}
         self.turn_at, self.due = step, False
         return self.turn(step)
@@ -321,13 +323,13 @@ class PessimalCallback(Aside, pl.Callback, TrainerCallback):
     def on_train_begin(self, args: Any, state: TrainerState, *_: Any, **given: Any) -> None:
         if state.is_world_process_zero:
             tokenizer = self.tokenizer or given.get("processing_class")
-            known = {"step": state.global_step, "steps": state.max_steps}
-            self.attempt("watching", self.begin, given["model"], tokenizer, **known)
+            steps = {"step": state.global_step, "steps": state.max_steps}
+            self.attempt("watching", self.begin, given["model"], tokenizer, **steps)
 
     def on_step_end(self, args: Any, state: TrainerState, *_: Any, **given: Any) -> None:
         # At the very end the network may be the best one, not the last.
-        last = given.get("last", state.global_step >= state.max_steps)
-        if state.is_world_process_zero and (figures := self.after(state.global_step, last=last)):
+        is_last = given.get("last", state.global_step >= state.max_steps)
+        if state.is_world_process_zero and (figures := self.after(state.global_step, last=is_last)):
             state.log_history.append({**figures, "step": state.global_step})
             wandb = sys.modules.get("wandb")
             if wandb and wandb.run:

@@ -188,19 +188,19 @@ class RewardPanel(Aside):
         """Rewards of the first member."""
         if self.started is None:
             self.started = self.clock()
-        given = {"prompts": prompts, "completions": completions, **columns}
-        trained = self._rate(self.first, given)
+        batch = {"prompts": prompts, "completions": completions, **columns}
+        trained = self._rate(self.first, batch)
         state, self.calls = columns.get("trainer_state"), self.calls + 1
         step = self.calls if state is None else state.global_step + 1
         if self.rollouts:
-            self.attempt("rollouts", self._read_if_due, step, trained, given)
+            self.attempt("rollouts", self._read_if_due, step, trained, batch)
         if len(self.members) > 1:
-            self.attempt("the panel", self._look_if_due, step, trained, given)
+            self.attempt("the panel", self._look_if_due, step, trained, batch)
         return trained
 
     def _read_if_due(self, step: int, trained: list[float | None], given: dict[str, Any]) -> None:
         """Keep the completions; every `rollouts` steps say what is paid in them and grows."""
-        texts = ([_text(one) for one in given[key]] for key in ("prompts", "completions"))
+        texts = ([_text(message) for message in given[key]] for key in ("prompts", "completions"))
         rows = zip(*texts, trained, strict=True)
         self.written.extend((step, *row) for row in rows if row[-1] is not None)
         if step < self.read_at + self.rollouts or not self.affords(self.reading, step):
@@ -220,9 +220,9 @@ class RewardPanel(Aside):
 
     def _look_if_due(self, step: int, trained: list[float | None], given: dict[str, Any]) -> None:
         state = given.get("trainer_state")
-        last = state is not None and step >= state.max_steps
+        is_last = state is not None and step >= state.max_steps
         due = step >= self.looked_at + self.every and self.affords(self.cost, step)
-        if self.looks and not last and not due:
+        if self.looks and not is_last and not due:
             return
         self.looked_at, began = step, self.clock()
         rated = {self.first: np.array(trained, dtype=float)}
@@ -236,7 +236,10 @@ class RewardPanel(Aside):
             self.attempt("log_metric", given["log_metric"], *item)
         if self.report:
             self.attempt("report", self.report, {"train/step": step, **figures})
-        texts = {key: [_text(one) for one in given[f"{key}s"]] for key in ("prompt", "completion")}
+        texts = {
+            key: [_text(message) for message in given[f"{key}s"]]
+            for key in ("prompt", "completion")
+        }
         table = pd.DataFrame(texts | rated).sort_values(self.first).dropna(subset=self.first)
         for end, some in (("best", table[::-1]), ("worst", table)):
             some = some.head(self.tails)
@@ -288,12 +291,12 @@ def _text(messages: Messages) -> str:
 
 def _figures(rated: dict[str, np.ndarray], prompts: Sequence[str]) -> dict[str, float]:
     """Those that are numbers; the first reward is the one that trains."""
-    first, *others = rated
+    first, *rest = rated
     same = np.array(prompts)[:, None] == np.array(prompts)
     trained = rated[first][:, None] - rated[first]
     apart = np.triu(same & np.isfinite(trained) & (trained != 0))
     figures = {}
-    for name in others:
+    for name in rest:
         rewards, prefix = rated[name][np.isfinite(rated[name])], f"pessimal/{name}"
         if len(rewards):
             figures[f"{prefix}/mean"], figures[f"{prefix}/sd"] = rewards.mean(), rewards.std()

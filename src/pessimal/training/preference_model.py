@@ -218,7 +218,7 @@ def fit(
         network.train()
         return agreement(rewards.double().cpu().numpy(), part)
 
-    last = folder / LAST
+    checkpoint = folder / LAST
     names: dict[str, Any] = {"dirpath": folder, "filename": "last", "enable_version_counter": False}
     keep = pl.callbacks.ModelCheckpoint(every_n_train_steps=recipe.every, **names)
     steps = Steps(folder, every=recipe.every, held_out=lambda: agreed(held_out), report=report)
@@ -236,7 +236,7 @@ def fit(
     )
     network.train()
     steps_to_go = DataLoader(TensorDataset(torch.arange(recipe.steps)))
-    trainer.fit(module, steps_to_go, ckpt_path=last if last.is_file() else None)
+    trainer.fit(module, steps_to_go, ckpt_path=checkpoint if checkpoint.is_file() else None)
     sample = np.random.default_rng(0).permutation(len(items.names))[: len(held_out.names)]
     return {
         "losses": module.losses,

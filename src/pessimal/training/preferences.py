@@ -132,8 +132,8 @@ def read_preferences(path: Path, *, without: frozenset[str] = frozenset()) -> It
     """
     table = read_csv(path)
     wanted = ("name", "elo_score", "elo_matches")
-    what = f"preferences are a table of {', '.join(wanted)}, such as EloEverything's"
-    require_columns(path, table, wanted, what=what)
+    message = f"preferences are a table of {', '.join(wanted)}, such as EloEverything's"
+    require_columns(path, table, wanted, what=message)
     if len(again := table["name"][table["name"].duplicated()]):
         raise InputError(f"{path} has the item {again.iloc[0]!r} twice; give each once")
     elo, matches = numbers(path, table, "elo_score"), whole_numbers(path, table, "elo_matches")
@@ -167,8 +167,8 @@ def agreement(rewards: np.ndarray, items: Items, *, confidence: float = 0.95) ->
 
     higher = np.sign(items.utility[:, None] - items.utility)
     right = np.where(higher == 0, 0.0, (1 + higher * np.sign(rewards[:, None] - rewards)) / 2)
-    others = np.maximum((higher != 0).sum(axis=1), 1)
-    share = right.sum(axis=1) / others
+    n_compared = np.maximum((higher != 0).sum(axis=1), 1)
+    share = right.sum(axis=1) / n_compared
     accuracy = right.sum() / (higher != 0).sum()
     error = 2 * share.std(ddof=1) / math.sqrt(len(share))
     half = float(stats.norm.ppf((1 + confidence) / 2)) * error

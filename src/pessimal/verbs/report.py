@@ -123,9 +123,9 @@ def _explorer(config: ReportConfig, registry: Registry, shown: list[Manifest]) -
             "To choose: explorer_prompts=[KEY,KEY]"
         )
     shared, tables = SharedColumns(), []
-    chosen = [(p, folder) for folder, p in provenances.items() if p.prompt in prompts]
-    with steps(f"reading {len(chosen)} tables", len(chosen), bar=config.progress) as step:
-        for provenance, folder in sorted(chosen, key=lambda pair: keys.index(pair[0].prompt)):
+    selection = [(p, folder) for folder, p in provenances.items() if p.prompt in prompts]
+    with steps(f"reading {len(selection)} tables", len(selection), bar=config.progress) as step:
+        for provenance, folder in sorted(selection, key=lambda pair: keys.index(pair[0].prompt)):
             step(f"{provenance.model} on {provenance.prompt}")
             registry.verify(folder)
             tables.append(shared.of(read_score_table(folder)))

@@ -393,12 +393,12 @@ def compare_tables(a: pd.DataFrame, b: pd.DataFrame) -> list[dict[str, Any]]:
     x, y = (values.filter(like=f"\0{side}").rename(columns=lambda c: c[:-2]) for side in "ab")
     changes = x.compare(y, result_names=("a", "b"))
     for column in changes.columns.unique(0):
-        both = changes[column].dropna(how="all")
-        gaps = pd.Series(np.nan, both.index)
+        sides = changes[column].dropna(how="all")
+        gaps = pd.Series(np.nan, sides.index)
         if is_numeric_dtype(a[column]) and not is_bool_dtype(a[column]):
-            gaps = both["b"].astype(float) - both["a"].astype(float)
-        row = gaps.abs().idxmax() if gaps.notna().any() else both.index[0]
-        cell = {"name": column, **both.loc[row], "difference": gaps[row], "rows": len(both)}
+            gaps = sides["b"].astype(float) - sides["a"].astype(float)
+        row = gaps.abs().idxmax() if gaps.notna().any() else sides.index[0]
+        cell = {"name": column, **sides.loc[row], "difference": gaps[row], "rows": len(sides)}
         rows.append(cell | {"at": pairs.loc[row, keys].tolist()})
     return [{name: _plain(value) for name, value in row.items()} for row in rows]
 

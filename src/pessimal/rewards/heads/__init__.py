@@ -53,7 +53,8 @@ class Head(ABC):
 
     @staticmethod
     def outputs(shapes: Shapes) -> int:
-        """How many numbers it gives, by its weights; of a gated head, how many it mixes."""
+        """Number of outputs that it gives, by its weights; for a gated head, the number that it
+        mixes."""
         return 1
 
     @staticmethod
@@ -79,8 +80,9 @@ class Head(ABC):
         return self.values(final, context)[:, self.output]
 
     def context(self, states: Tensor, ids: Sequence[int]) -> Tensor | None:
-        """What the head takes from the prompt: once per frame, from the prefix's hidden states (P,
-        hidden) float32 and its ids (P,); None for heads that read the last position only."""
+        """State that the head takes from the prompt: once per frame, from the prefix's hidden
+        states (P, hidden) float32 and its ids (P,); None for heads that read the last position
+        only."""
         return None
 
     def bounds(self, states: NormalisedStates) -> Interval | None:
@@ -137,7 +139,7 @@ ENCODERS = (
 )
 """Last layers of transformers' encoders: BERT's, RoBERTa's, Funnel's, BART's, XLNet's."""
 BACKBONE = "model"
-"""What `NativeRewardModel` calls the network under the head."""
+"""Name of the network under the head in `NativeRewardModel`."""
 
 
 def renamed(shapes: Shapes, backbone: Sequence[str]) -> dict[str, str]:

@@ -86,7 +86,7 @@ class GatedHead(Head):
         return self.gating(states[end].unsqueeze(0))[0]
 
     def coefficients(self, context: Tensor) -> Tensor:
-        """What each objective's reward is multiplied by (objectives,) in the mixture."""
+        """Coefficients of the objectives' rewards (objectives,) in the mixture."""
         return self.transform @ context
 
     def values(self, final: Tensor, context: Tensor | None) -> Tensor:

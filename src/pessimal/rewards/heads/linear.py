@@ -40,7 +40,7 @@ class LinearHead(Head):
 
     @classmethod
     def name(cls, shapes: Shapes) -> str:
-        """What holds the layers; empty where none of the names does."""
+        """Name of the module that holds the layers; empty where none of the names does."""
         layers = (n for n in cls.names if f"{n}.weight" in shapes or layer_numbers(n, shapes))
         return next(layers, "")
 
