@@ -154,11 +154,10 @@ def rollouts(
         InputError: the rollouts cannot be read, or no prompt has several of them.
         ConfigError: the grader cannot be opened.
     """
-    columns = dict(columns or {}) | {
-        key: column for key, column in (("truth", truth), ("answer", answer)) if column is not None
-    }
+    pairs = [*(columns or {}).items(), ("truth", truth), ("answer", answer)]
+    named = {key: column for key, column in pairs if column is not None}
     in_memory = isinstance(source, pd.DataFrame)
-    read = (rollouts_of if in_memory else read_rollouts)(source, columns, where)
+    read = (rollouts_of if in_memory else read_rollouts)(source, named, where)
     label = name or ("rollouts" if in_memory else Path(source).name.split(".")[0])
     frame, groups = _sort_by_group(read.frame)
     key = hashlib.sha256(pd.util.hash_pandas_object(frame, index=False).to_numpy().tobytes())

@@ -437,11 +437,12 @@ def _rollouts(evidence: Mapping[str, Result], threshold: Threshold) -> Fields:
         return _fields(signal, FAIL, 1.0, n=int(signal.table["n"].iloc[0]), action="dead")
     if result is None or not result.summary["wrongly_paid/n"]:
         return None
-    rate, low, high, n = (result.summary[f"wrongly_paid/{k}"] for k in ("rate", "low", "high", "n"))
+    names = ("rate", "low", "high", "n")
+    rate, low, high, n = (float(result.summary[f"wrongly_paid/{name}"]) for name in names)
     limit = None if result.summary["wrongly_paid/graded"] else threshold.limit
     verdict = interval_verdict(low, high, limit=limit, holds=low > 0)
     cores = result.table["confirmed"].notna() if len(result.table) else pd.Series(dtype=bool)
-    return _fields(result, FAIL if cores.any() else verdict, rate, low, high, n=n)
+    return _fields(result, FAIL if cores.any() else verdict, rate, low, high, n=int(n))
 
 
 def _estimate_of(name: str) -> Maker:
