@@ -79,7 +79,7 @@ class RolloutResults(Results):
     """Whether a truth or an answer is known of any rollout, without which nothing is known to be
     paid wrongly."""
     notes: tuple[str, ...] = ()
-    """What was left out and why, as sentences."""
+    """Sentences on what was left out, and why."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,8 @@ def rollouts(
     progress: bool = False,
     **options: Any,
 ) -> RolloutResults:
-    """What a reward pays for in rollouts, within prompts; published as `rollouts` with a store.
+    """The features that a reward pays for in rollouts, within prompts; with a store they are
+    published as `rollouts`.
 
     Args:
         source: the file or folder that a trainer wrote, or a table with a row for each rollout.
@@ -155,9 +156,9 @@ def rollouts(
         ConfigError: the grader cannot be opened.
     """
     pairs = [*(columns or {}).items(), ("truth", truth), ("answer", answer)]
-    named = {key: column for key, column in pairs if column is not None}
+    names = {key: column for key, column in pairs if column is not None}
     in_memory = isinstance(source, pd.DataFrame)
-    read = (rollouts_of if in_memory else read_rollouts)(source, named, where)
+    read = (rollouts_of if in_memory else read_rollouts)(source, names, where)
     label = name or ("rollouts" if in_memory else Path(source).name.split(".")[0])
     frame, groups = _sort_by_group(read.frame)
     key = hashlib.sha256(pd.util.hash_pandas_object(frame, index=False).to_numpy().tobytes())
@@ -230,9 +231,9 @@ def _open_graders(
     if tasks is None and any(truths):
         tasks = work / "tasks.jsonl"
         tasks.write_text(_tasks_text(frame, truths), encoding="utf-8")
-    given = reward if isinstance(reward, list | tuple) else [reward]
+    rewards = reward if isinstance(reward, list | tuple) else [reward]
     graders = dict[str, Reward]()
-    for each in given:
+    for each in rewards:
         if isinstance(each, CallableReward) and tasks is not None:  # open, for other prompts
             grader: Reward = replace(each, tasks={task.turns: task for task in read_tasks(tasks)})
         else:
@@ -292,36 +293,36 @@ def _score(
 ) -> pd.DataFrame:
     """(n, rewards): the file's rewards, or where it has none, or several graders are given, those
     of the graders. So are those of one grader that gives others than the file on a sample."""
-    known = np.isfinite(sample.frame["reward"]).all()
-    if not known and not graders:
+    has_rewards = np.isfinite(sample.frame["reward"]).all()
+    if not has_rewards and not graders:
         raise InputError("the rollouts have no reward: give a grader, reward=FILE.py:FUNCTION")
     numbers = list(range(len(sample.frame)))
     other = 0
-    for name, grader in graders.items() if known and len(graders) == 1 else ():
+    for name, grader in graders.items() if has_rewards and len(graders) == 1 else ():
         some = np.random.default_rng(0).permutation(numbers)[:COMPARED].tolist()
-        given = _ask(grader, sample, work)([(n, sample.responses[n]) for n in some])
-        other = int((~np.isclose(given, sample.frame["reward"].to_numpy()[some])).sum())
+        scores = _ask(grader, sample, work)([(n, sample.responses[n]) for n in some])
+        other = int((~np.isclose(scores, sample.frame["reward"].to_numpy()[some])).sum())
         if other:
             notes.append(
                 f"{name} gives {other} of {len(some)} rollouts another reward than the file: all "
                 "are scored by it."
             )
-    if known and len(graders) < 2 and not other:
+    if has_rewards and len(graders) < 2 and not other:
         return sample.frame[list(dict.fromkeys(("reward", *extra)))].astype(float)
     columns = {}
     for name, grader in graders.items():
-        ask, given = _ask(grader, sample, work), np.full(len(numbers), np.nan)
+        ask, scores = _ask(grader, sample, work), np.full(len(numbers), np.nan)
         with counted(
             f"{name} scores", unit="rollouts", total=len(numbers), bar=progress
         ) as counter:
             for start in range(0, len(numbers), BATCH):
                 part = numbers[start : start + BATCH]
-                given[part] = ask([(n, sample.responses[n]) for n in part])
+                scores[part] = ask([(n, sample.responses[n]) for n in part])
                 counter.advance(len(part))
-        if missing := int(np.isnan(given).sum()):
+        if missing := int(np.isnan(scores).sum()):
             raise InputError(f"{name} gives {missing:,} of the rollouts no finite reward")
-        columns[name] = given
-    return pd.DataFrame(columns if len(graders) > 1 else {"reward": given})
+        columns[name] = scores
+    return pd.DataFrame(columns if len(graders) > 1 else {"reward": scores})
 
 
 def _ask(grader: Reward, sample: Sample, work: Path) -> halving.Ask:
@@ -386,18 +387,19 @@ def pay_line(rewards: np.ndarray, right: np.ndarray) -> float:
 def _cores(
     sample: Sample, paid: np.ndarray, grader: halving.Grader, *, bar: bool
 ) -> list[tuple[halving.Core, bool]]:
-    """What the grader pays for whatever the answer, and (True) what keeps it from paying."""
+    """Texts that the grader pays for whatever the answer, and (True) those that keep it from
+    paying."""
     assert sample.right is not None
     usable = np.array([bool(texts) for texts in sample.truths])
     order = np.random.default_rng(0).permutation(len(paid))
     wrong = [n for n in order.tolist() if usable[n] and sample.right[n] == 0]
     unpaid = [n for n in wrong if not paid[n]]
-    asked = [n for n in wrong if paid[n]] + [
+    paid_rollouts = [n for n in wrong if paid[n]] + [
         n for n in order.tolist() if usable[n] and paid[n] and sample.right[n] != 0
     ]
     grader.read_formats([n for n in order.tolist() if usable[n]])
     unrelated = _one_per_prompt(sample.groups, unpaid)
-    cores = halving.find_cores(grader, sample.responses, asked, unrelated, bar=bar)
+    cores = halving.find_cores(grader, sample.responses, paid_rollouts, unrelated, bar=bar)
     texts = [
         feature.name
         for feature, count in zip(sample.features.features, sample.features.counts, strict=False)
@@ -406,7 +408,7 @@ def _cores(
     cores += [
         core
         for core in halving.graft(grader, texts, sample.responses, unrelated)
-        if not any(known.feature in core.feature for known in cores)
+        if not any(earlier.feature in core.feature for earlier in cores)
     ]
     cores += halving.try_tolerances(grader, unrelated)
     cores += halving.try_lengths(grader, sample.responses, unrelated)
@@ -443,10 +445,10 @@ def _wrong_result(
         rate, low, high = share_interval(rated, sample.groups[rows])
     n = int(rows.sum())
     if n:
-        found = [_core_row(sample, core, rows, rated) for core in cores]
+        table_rows = [_core_row(sample, core, rows, rated) for core in cores]
         texts = [core.feature for core in cores if core.kind == "text"]
-        found += _statistics_rows(sample, rows, rated, rewards, texts, refused=refused)
-        table = pd.DataFrame(found, columns=[*WRONG, "reward"]).assign(n=n, reward=column)
+        table_rows += _statistics_rows(sample, rows, rated, rewards, texts, refused=refused)
+        table = pd.DataFrame(table_rows, columns=[*WRONG, "reward"]).assign(n=n, reward=column)
     verb = "is not paid" if refused else "is paid"
     shares = f"{rate:.1%} of {n:,} {kind} rollouts"
     headline = f"{shares} {'are not paid' if refused else 'are paid'}" if n else f"None is {kind}"
@@ -516,7 +518,7 @@ def _statistics_rows(
     two = len(np.unique(rewards)) <= 2
     outcome = rated if two else (-rewards if refused else rewards)[numbers]
     responses = [sample.responses[n] for n in numbers]
-    found = []
+    table_rows = []
     options: dict[str, Any] = {"positive": True, "responses": responses, "at_most": MAX_WRONG}
     options["explained"] = [contain(responses, text) for text in cores]
     for choice in select_forward(within, outcome, **options):
@@ -529,8 +531,8 @@ def _statistics_rows(
         row |= _shares(has, rated if two else rewards[numbers])
         row |= {"steps": _steps_text(sample, numbers, has, rated)}
         example = responses[int(np.where(has, outcome, -np.inf).argmax())] if has.any() else ""
-        found.append(row | {"example": halving.excerpt(example, choice.feature.name)})
-    return found
+        table_rows.append(row | {"example": halving.excerpt(example, choice.feature.name)})
+    return table_rows
 
 
 def _steps_text(sample: Sample, numbers: np.ndarray, has: np.ndarray, rated: np.ndarray) -> str:
@@ -613,7 +615,7 @@ def _dead_failures(signal: pd.DataFrame) -> list[str]:
 def _drift_results(
     sample: Sample, column: str, rewards: np.ndarray, *, scaled: bool
 ) -> list[Result]:
-    """What training will amplify, and where there are steps what has grown."""
+    """The features that training will amplify, and where there are steps those that grew."""
     features, groups = sample.features, sample.groups
     truth = sample.right
     table = drift.forecast_drift(features, groups, rewards, truth=truth, scaled=scaled)
@@ -627,12 +629,12 @@ def _drift_results(
     part = replace(features, matrix=features.matrix[:, early], numbers=features.numbers[early])
     before = drift.forecast_drift(part, sub, rewards[early], scaled=scaled)
     growth = growth.assign(foretold=before["drift"])
-    both = (growth["p_corrected"] <= LEVEL) & (before["p_corrected"] <= LEVEL)
+    significant = (growth["p_corrected"] <= LEVEL) & (before["p_corrected"] <= LEVEL)
     result = _drift_result("growth", growth, drift.GROWTH, column, features)
     values = [features.values(int(index)) for index in result.table.index[:20]]
     since = [drift.first_growth(each, groups, step.astype(float)) for each in values]
     result.table["since"] = pd.Series(since, result.table.index[: len(since)], dtype=float)
-    agree, of = drift.count_foretold(before, growth, np.flatnonzero(both).tolist())
+    agree, of = drift.count_foretold(before, growth, np.flatnonzero(significant).tolist())
     note = f"{agree} of {of} features moved as the first steps foretold."
     return [
         *results,

@@ -1,4 +1,4 @@
-"""What training on these rewards will amplify, and what has grown from step to step.
+"""The features that training on these rewards will amplify, and those that grow over the steps.
 
 Knows features, rewards and steps. Knows no file and no grader.
 """
@@ -107,9 +107,9 @@ def forecast_drift(
         **{"drift": drift, "low": low, "high": high, "p": np.where(error > 0, p, np.nan)},
     }
     if truth is not None and given is None:
-        known = np.isfinite(truth)
+        has_truth = np.isfinite(truth)
         scale = _spreads(centred, groups) if scaled else 1.0
-        right = np.where(known, center(np.where(known, truth, 0.0), groups), 0.0) / scale
+        right = np.where(has_truth, center(np.where(has_truth, truth, 0.0), groups), 0.0) / scale
         columns["from_right"] = _covariance(features, eta * right, groups)[0]
         columns["from_wrong"] = drift - columns["from_right"]
     return DRIFT.correct(pd.DataFrame(columns).assign(n=len(rewards)))
@@ -181,8 +181,8 @@ def first_growth(values: np.ndarray, groups: np.ndarray, step: np.ndarray) -> fl
     """The step from which on the interval of the slope over all steps so far excludes 0; NaN where
     it never does to the end."""
     since = np.nan
-    for last in np.unique(step)[2:]:
-        rows = step <= last
+    for end in np.unique(step)[2:]:
+        rows = step <= end
         about = step[rows] - step[rows].mean()
         centred = values[rows] - values[rows].mean()
         square = float((about**2).sum())
@@ -195,15 +195,15 @@ def first_growth(values: np.ndarray, groups: np.ndarray, step: np.ndarray) -> fl
         if low <= 0 <= high:
             since = np.nan
         elif np.isnan(since):
-            since = float(last)
+            since = float(end)
     return since
 
 
 def count_foretold(
     drift: pd.DataFrame, growth: pd.DataFrame, rows: Sequence[int]
 ) -> tuple[int, int]:
-    """Of some features by number: how many moved as their drift in the first steps said, and how
-    many have both."""
+    """Counts of some features, by number: those that moved as their drift in the first steps said,
+    and those that have both."""
     signs = np.sign(drift["drift"].to_numpy()[rows]) * np.sign(growth["slope"].to_numpy()[rows])
     return int((signs > 0).sum()), int((signs != 0).sum())
 

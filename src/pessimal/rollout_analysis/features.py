@@ -67,7 +67,7 @@ class Features:
 
     @cached_property
     def flags(self) -> int:
-        """How many features a response has or has not."""
+        """Number of the features that a response has or has not."""
         return self.matrix.shape[0]
 
     @cached_property
@@ -123,19 +123,19 @@ def make_features(
     Source: Agrawal & Srikant 1994 (an n-gram is frequent only where both its parts are).
     """
     n = len(responses)
-    least = max(MIN_RESPONSES, int(np.ceil(MIN_SHARE * n)))
+    min_responses = max(MIN_RESPONSES, int(np.ceil(MIN_SHARE * n)))
     numbers = pd.DataFrame(
         [measure_shape(text, prompt) for text, prompt in zip(responses, prompts, strict=True)]
     )
     blocks: list[tuple[list[Feature], sparse.csr_matrix]] = []
     left_out = {"in too few responses or prompts": 0, "in nearly all responses": 0}
     with steps("n-grams", LONGEST, bar=bar) as step:
-        for texts, matrix, rare in _ngrams(responses, groups, least):
+        for texts, matrix, rare in _ngrams(responses, groups, min_responses):
             blocks.append(([Feature("text", text) for text in texts], matrix))
             left_out["in too few responses or prompts"] += rare
             step(f"{len(texts):,} of them")
-    blocks += _flags(_end_flags(responses), groups, least)
-    blocks += _flags(_number_flags(numbers, errors), groups, least)
+    blocks += _flags(_end_flags(responses), groups, min_responses)
+    blocks += _flags(_number_flags(numbers, errors), groups, min_responses)
     counts = np.concatenate([np.diff(matrix.indptr) for _, matrix in blocks])
     common = counts > MAX_SHARE * n
     left_out["in nearly all responses"] = int(common.sum())
@@ -167,15 +167,15 @@ def _ngrams(
     flat = np.concatenate([*pieces, np.zeros(0, np.int32)])  # (positions,)
     document = np.repeat(np.arange(len(responses), dtype=np.int32), lengths)
     del pieces, ids
-    known, keys_known = flat, len(names)
+    numbered, keys_known = flat, len(names)
     for length in range(1, LONGEST + 1):
         if length > 1:
-            follows = (document[1:] == document[:-1]) & (known[1:] >= 0) & (known[:-1] >= 0)
-            keys = np.where(follows, known[:-1] * np.int64(keys_known) + known[1:], -1)
+            follows = (document[1:] == document[:-1]) & (numbered[1:] >= 0) & (numbered[:-1] >= 0)
+            keys = np.where(follows, numbered[:-1] * np.int64(keys_known) + numbered[1:], -1)
             keys = np.append(keys, -1)
         else:
-            keys = known
-        known, first, pairs, rare = _frequent(keys, document, groups, least)
+            keys = numbered
+        numbered, first, pairs, rare = _frequent(keys, document, groups, least)
         keys_known = max(len(first), 1)
         texts = ["".join(names[piece] for piece in flat[at : at + length]) for at in first]
         matrix = sparse.csr_matrix(
@@ -209,10 +209,10 @@ def _frequent(
         rare += int((~frequent).sum())
         number = np.cumsum(frequent) - 1 + len(first)
         which = np.cumsum(new_key) - 1
-        kept = frequent[which]
-        numbered[at[kept]] = number[which[kept]]
+        is_frequent = frequent[which]
+        numbered[at[is_frequent]] = number[which[is_frequent]]
         first += at[starts[frequent]].tolist()
-        columns.append(has[kept & new_pair])
+        columns.append(has[is_frequent & new_pair])
         sizes.append(counts[frequent])
     bounds = np.cumsum(np.concatenate(sizes))
     return numbered, first, (bounds, np.concatenate(columns)), rare
@@ -254,8 +254,8 @@ def _number_flags(
         for low, high in ((-1, 1), (-1, 0), (0, 1)):
             for size in TOLERANCES:
                 words = f"relative error {low * size:g} to {high * size:g}"
-                within = (errors >= low * size) & (errors <= high * size)
-                yield Feature("tolerance", words), np.flatnonzero(within)
+                holds = (errors >= low * size) & (errors <= high * size)
+                yield Feature("tolerance", words), np.flatnonzero(holds)
 
 
 def _flags(
@@ -393,14 +393,14 @@ FLAGS = {name: f"has {name}" for name in ("questions", "exclamations", *COUNTS, 
 FLAGS["cut off"] = "is cut off"
 """Shapes that a response has or has not, and what is then said of it."""
 ENDED = re.compile(r"[.!?…。！？)\]}>\"'”’*`|$\\:;0-9-]\s*\Z")
-"""What a response that was not cut off ends with."""
+"""The end of a response that was not cut off."""
 
 
 def measure_shape(text: str, prompt: str) -> dict[str, float]:
     """The numbers of one response: its length, counts of what stands in it, and shares."""
     words = text.split()
     plain = [word.strip('.,;:!?()*"').lower() for word in words]
-    asked, pairs, ascii = set(prompt.split()), set(pairwise(words)), text.isascii()
+    prompt_words, pairs, ascii = set(prompt.split()), set(pairwise(words)), text.isascii()
     return {
         "characters": len(text),
         "words": len(words),
@@ -415,7 +415,7 @@ def measure_shape(text: str, prompt: str) -> dict[str, float]:
         "share of capitals": sum(map(str.isupper, text)) / max(len(text), 1),
         "share of digits": sum(map(str.isdigit, text)) / max(len(text), 1),
         "repeated word pairs": 1 - len(pairs) / (len(words) - 1) if len(words) > 1 else 0.0,
-        "words of the prompt": sum(word in asked for word in words) / max(len(words), 1),
+        "words of the prompt": sum(word in prompt_words for word in words) / max(len(words), 1),
         "cut off": float(not ENDED.search(text[-20:])),
     }
 

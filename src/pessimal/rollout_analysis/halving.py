@@ -1,5 +1,5 @@
-"""What a grader pays for besides the answer: rollouts are corrupted, and halved while they are
-still paid.
+"""Texts that a grader pays for besides the answer: rollouts are corrupted, and halved while they
+are still paid.
 
 Knows a grader that can be asked, texts and true answers. Knows no file and no statistics.
 """
@@ -78,8 +78,10 @@ class Grader:
         for rollout in list(rollouts)[:TRIED_TASKS]:
             right, wrong = self.truths[rollout][0], self.wrong(rollout)
             names = list(FORMATS)
-            asked = [(rollout, FORMATS[n].format(text)) for text in (right, wrong) for n in names]
-            paid = self.pays(asked).reshape(2, -1)
+            questions = [
+                (rollout, FORMATS[n].format(text)) for text in (right, wrong) for n in names
+            ]
+            paid = self.pays(questions).reshape(2, -1)
             votes.update(name for name, r, w in zip(names, *paid, strict=True) if r and not w)
         self.formats = [name for name, _ in votes.most_common()]
 
@@ -93,10 +95,10 @@ class Grader:
 def replace_answers(text: str, formats: Sequence[str], answer: str) -> str:
     """The text with another answer in place of whatever stands in these formats."""
     for name in formats:
-        ahead, _, behind = FORMATS[name].replace("{{", "{").replace("}}", "}").partition("{}")
-        if not (ahead.strip() and behind.strip()):
+        ahead, _, end = FORMATS[name].replace("{{", "{").replace("}}", "}").partition("{}")
+        if not (ahead.strip() and end.strip()):
             continue  # "The answer is {}" ends nowhere
-        pattern = rf"({re.escape(ahead)})[^\n]{{0,200}}?({re.escape(behind)})"
+        pattern = rf"({re.escape(ahead)})[^\n]{{0,200}}?({re.escape(end)})"
         text = re.sub(pattern, lambda match: f"{match[1]}{answer}{match[2]}", text)
     return text
 
@@ -181,13 +183,13 @@ def find_cores(
             body = responses[rollout]
             if not refused:
                 body = replace_answers(body, grader.formats, wrong)
-            known = [
+            contained = [
                 core
                 for core in cores.values()
                 if core.kind == "text" and core.confirmed > MOST and core.feature in body
             ]
-            if known:
-                known[0].rollouts += 1
+            if contained:
+                contained[0].rollouts += 1
                 continue
             if works(rollout, "") or not works(rollout, body) or works(rollout, blot(body)):
                 continue  # `try_lengths` is for what is paid for its length
@@ -235,7 +237,7 @@ def confirm(
         part = grader.truths[rollout][0] if text is None else text
         body = f"{body[:half]}\n{part}\n{body[half:]}"
         mixed.append((rollout, grader.frame(rollout, body, answer)))
-    before, after = (grader.pays(asked) != refused for asked in (plain, mixed))
+    before, after = (grader.pays(questions) != refused for questions in (plain, mixed))
     usable = ~before
     return float(after[usable].mean()) if usable.sum() >= min(5, len(plain)) and len(plain) else 0.0
 
@@ -281,17 +283,17 @@ def try_tolerances(grader: Grader, rollouts: Sequence[int]) -> list[Core]:
     """The largest relative error of numbers that is paid in the formats that the grader reads."""
     numeric = [r for r in rollouts if value_of(grader.truths[r][0])][:UNRELATED]
     for near in reversed(NEAR):
-        asked = []
+        questions = []
         for rollout in numeric:
             value = value_of(grader.truths[rollout][0])
             assert value is not None
             answer = f"{float(value) * (1 + near):.10g}"
             if not contains(answer, grader.truths[rollout][0]):
-                asked.append((rollout, grader.frame(rollout, "", answer)))
-        share = float(grader.pays(asked).mean()) if len(asked) >= 5 else 0.0
+                questions.append((rollout, grader.frame(rollout, "", answer)))
+        share = float(grader.pays(questions).mean()) if len(questions) >= 5 else 0.0
         if share > MOST:
             words = f"an error of {near:.0%}"
-            return [Core("tolerance", words, len(asked), share, len(asked), None)]
+            return [Core("tolerance", words, len(questions), share, len(questions), None)]
     return []
 
 
@@ -300,15 +302,15 @@ def try_lengths(grader: Grader, responses: Sequence[str], unrelated: Sequence[in
     some = list(unrelated)[:TRIED_TASKS]
     shares = []
     for size in SIZES:
-        asked = []
+        questions = []
         for rollout in some:
             wrong = grader.wrong(rollout)
             body = replace_answers(responses[rollout], grader.formats, wrong)
             body = remove_truth(body, grader.truths[rollout], wrong)
             spare = max(size - len(grader.frame(rollout, " ", wrong)), 0)
             body = (body + FILLER * (spare // len(FILLER) + 1))[:spare]
-            asked.append((rollout, grader.frame(rollout, body, wrong)))
-        shares.append(float(grader.pays(asked).mean()) if asked else 0.0)
+            questions.append((rollout, grader.frame(rollout, body, wrong)))
+        shares.append(float(grader.pays(questions).mean()) if questions else 0.0)
     paid = [size for size, share in zip(SIZES, shares, strict=True) if share > MOST]
     if not paid or len(paid) == len(SIZES):
         return []

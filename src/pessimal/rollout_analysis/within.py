@@ -117,8 +117,8 @@ class Within:
         tested = np.flatnonzero(np.isfinite(scale[: self.features.flags]))
         for start in range(0, len(tested), PART):
             rows = tested[start : start + PART]
-            drawn = np.abs(self.matrix[rows] @ permuted) / scale[rows, None]
-            largest = np.maximum(largest, drawn.max(axis=0, initial=0))
+            scaled = np.abs(self.matrix[rows] @ permuted) / scale[rows, None]
+            largest = np.maximum(largest, scaled.max(axis=0, initial=0))
         return np.sort(largest)
 
 
@@ -137,7 +137,7 @@ class Selected:
     phi: float
     """Correlation with what the rewards are less the features before it."""
     p: float
-    """Of the largest |φ| of all features."""
+    """Share of permutations in which the largest |φ| of all features is at least as large."""
     values: np.ndarray
     """(n,) of the rows."""
 
@@ -241,8 +241,8 @@ def difference(
     are centred in them, and the standard error by group."""
     has, centred = center(values, groups), center(rewards, groups)
     if before is not None:
-        both = np.column_stack([has, centred])
-        has, centred = (both - before @ np.linalg.lstsq(before, both, rcond=None)[0]).T
+        columns = np.column_stack([has, centred])
+        has, centred = (columns - before @ np.linalg.lstsq(before, columns, rcond=None)[0]).T
     square = max(float((has**2).sum()), 1e-300)
     slope = float(has @ centred) / square
     sums = np.bincount(groups, has * (centred - slope * has))
@@ -270,7 +270,7 @@ def name_paid(
     sides = [Within(features, groups, half[groups] == side) for side in (0, 1)]
     rows = list[dict[str, float]]()
     for side, other in (sides, sides[::-1]):
-        chosen = select_forward(
+        choices = select_forward(
             *(side, rewards[side.rows]),
             lengths_first=True,
             pairs=pairs,
@@ -279,18 +279,18 @@ def name_paid(
         )
         centred = center(rewards[other.rows], other.groups)
         before = np.zeros((len(centred), 0))
-        for choice in chosen:
+        for choice in choices:
             values = _values(other, choice.index)
             slope, error = difference(values, centred, other.groups, before)
             rest = centred - before @ np.linalg.lstsq(before, centred, rcond=None)[0]
             phi = float(other.phi(rest)[choice.index])
             family = np.array([choice.index])
-            drawn = other.largest(rest, family, pairs=pairs, seed=seed, draws=CONFIRMED)
+            permuted = other.largest(rest, family, pairs=pairs, seed=seed, draws=CONFIRMED)
             low, high, _ = interval(
                 np.array(slope), np.array(error), max(len(other.sizes) - 1, 1), confidence=0.95
             )
             row = {"index": choice.index, "paid_more": slope, "low": float(low)}
-            row |= {"high": float(high), "p": p_of_largest(phi, drawn), "n": len(centred)}
+            row |= {"high": float(high), "p": p_of_largest(phi, permuted), "n": len(centred)}
             if np.sign(slope) == np.sign(choice.phi):
                 rows.append(row)
             before = np.column_stack([before, center(values, other.groups)])
@@ -303,15 +303,15 @@ def _drop_twins(
     features: Features, groups: np.ndarray, rows: list[dict[str, float]]
 ) -> list[dict[str, float]]:
     """The rows without what both halves name, which counts once: lengths, then the smallest p."""
-    lengths, kept = {*features.length_numbers}, list[dict[str, float]]()
+    lengths, rows_left = {*features.length_numbers}, list[dict[str, float]]()
     columns = list[np.ndarray]()
     for row in sorted(rows, key=lambda row: (row["index"] not in lengths, row["p"])):
         index = int(row["index"])
         values = center(features.values(index), groups)
         twins = [abs(np.corrcoef(values, column)[0, 1]) for column in columns]
         if max(twins, default=0.0) < SAME and not (
-            index in lengths and any(one["index"] in lengths for one in kept)
+            index in lengths and any(one["index"] in lengths for one in rows_left)
         ):
-            kept.append(row)
+            rows_left.append(row)
             columns.append(values)
-    return kept
+    return rows_left
