@@ -138,6 +138,7 @@ lint: $(READY) ## Check style, types, and that every import points down
 	$(BIN)/ruff format --check .
 	PYTHONPATH=src $(BIN)/lint-imports --no-cache
 	$(BIN)/mypy
+	$(BIN)/python experiments/walks/gate.py
 
 format: $(READY) ## Put the style right
 	$(BIN)/ruff check --fix .
