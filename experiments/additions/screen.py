@@ -14,8 +14,8 @@ import torch
 from pessimal.rewards.frame import slot_frame
 from pessimal.rewards.named import spec_of
 from pessimal.rewards.obtain import open_reward
-from pessimal.scoring.candidates import framed, vocabulary_of
-from pessimal.scoring.contexts import of_comparison, sample
+from pessimal.scoring.candidates import frame_responses, vocabulary_of
+from pessimal.scoring.contexts import comparison_context, sample
 from pessimal.scoring.proposals import screened
 from pessimal.scoring.scorer import FrameScorer
 from pessimal.tables.comparisons import load
@@ -25,7 +25,7 @@ CPU = torch.device("cpu")
 
 def main(n: int, names: list[str]) -> None:
     comparisons = load("embedded").comparisons
-    found = sample({one.key: of_comparison(one, "before") for one in comparisons}, n, seed=0)
+    found = sample({one.key: comparison_context(one, "before") for one in comparisons}, n, seed=0)
     for name in names:
         model = open_reward(spec_of(name), cache="runs/cache")
         words, [part] = vocabulary_of(model), model.parts
@@ -33,7 +33,10 @@ def main(n: int, names: list[str]) -> None:
         rewards = np.zeros(len(ids))
         for one in found.values():
             frame = slot_frame(part.conversations, one, model.tokenizer)
-            scorer, inputs = FrameScorer(network, frame, device=CPU), framed(frame, ids[:, None])
+            scorer, inputs = (
+                FrameScorer(network, frame, device=CPU),
+                frame_responses(frame, ids[:, None]),
+            )
             rewards += scorer.score_rows(inputs, np.arange(len(ids)), batch_size=64)
         best = ids[np.argsort(-rewards)]
         for kept in (500, 1000, 2000):

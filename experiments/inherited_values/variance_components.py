@@ -232,15 +232,15 @@ def correlations(found: Components) -> Components:
     values = (found.get(f"token{name}", 0.0) for name in parts)
     token, model, token_frame, model_frame, token_wording = values
     total = sum(value for name, value in found.items() if name.startswith("token"))
-    several, framed = "token × model" in found, "token × frame" in found
-    same, opposite = " of one frame" if framed else "", "two wordings of opposite frames"
+    several, frame_responses = "token × model" in found, "token × frame" in found
+    same, opposite = " of one frame" if frame_responses else "", "two wordings of opposite frames"
     shared = {f"one model, two wordings{same}": token + model + token_frame + model_frame}
-    if framed:
+    if frame_responses:
         shared[f"one model, {opposite}"] = token + model - token_frame - model_frame
     if several:
         shared["two models, one wording"] = token + token_frame + token_wording
         shared[f"two models, two wordings{same}"] = token + token_frame
-    if several and framed:
+    if several and frame_responses:
         shared[f"two models, {opposite}"] = token - token_frame
     return {name: value / total for name, value in shared.items()}
 

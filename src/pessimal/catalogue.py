@@ -56,7 +56,7 @@ def model_entry(name: str) -> dict[str, Any]:
         guess = did_you_mean(name, names)
         kinds = "conf/model, a folder, ORG/NAME of the Hub, FILE.py:FUNCTION or http://…"
         raise ConfigError(f"{name!r} is no model: give a name of {kinds}.{guess}".removesuffix("."))
-    entry = OmegaConf.to_container(_with_defaults(f"model/{name}"), resolve=True)
+    entry = OmegaConf.to_container(_merge_defaults(f"model/{name}"), resolve=True)
     assert isinstance(entry, dict)
     return {str(key): value for key, value in entry.items()}
 
@@ -77,7 +77,7 @@ def _read(path: str) -> DictConfig:
     return loaded
 
 
-def _with_defaults(path: str) -> DictConfig:
+def _merge_defaults(path: str) -> DictConfig:
     """A file of conf/ merged with those of its `defaults`, as Hydra would."""
     file = _read(path)
     defaults = file.pop("defaults", None) or ["_self_"]
@@ -89,7 +89,7 @@ def _with_defaults(path: str) -> DictConfig:
             continue
         other = str(name).partition("@")[0]
         where = other.removeprefix("/") if other.startswith("/") else f"{group}/{other}"
-        parts.append(file if name == "_self_" else _with_defaults(where))
+        parts.append(file if name == "_self_" else _merge_defaults(where))
     merged = OmegaConf.merge(*parts)
     assert isinstance(merged, DictConfig)
     return merged
@@ -242,7 +242,7 @@ def _wordings(text: str) -> dict[str, str]:
     """The user turns that a key of conf/prompts stands for, or the text itself."""
     files = {path.stem for path in (CONF / "prompts").glob("*.yaml")}
     if text in files:
-        wordings = OmegaConf.to_container(_with_defaults(f"prompts/{text}"))
+        wordings = OmegaConf.to_container(_merge_defaults(f"prompts/{text}"))
         assert isinstance(wordings, dict)
         return {str(key): wording for key, wording in wordings.items()}
     guess = did_you_mean(text, files)

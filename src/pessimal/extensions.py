@@ -27,7 +27,7 @@ def installed(group: str) -> dict[str, Any]:
             package = point.dist.name if point.dist else "a package"
             raise ConfigError(
                 f"{package} offers {point.value} under the entry point {group}, which cannot be "
-                f"imported ({_said(error)}). Mend it, or type: pip uninstall {package}"
+                f"imported ({_error_text(error)}). Mend it, or type: pip uninstall {package}"
             ) from error
     return offered
 
@@ -50,8 +50,9 @@ def named(path: str, *, option: str, kind: type[Kind]) -> Kind:
         module = importlib.import_module(module_name)
     except Exception as error:
         raise ConfigError(
-            f"{option}=[{path}]: the module {module_name!r} cannot be imported ({_said(error)}). "
-            "Python must find it: install it, or type PYTHONPATH=. in front of the command"
+            f"{option}=[{path}]: the module {module_name!r} cannot be imported "
+            f"({_error_text(error)}). Python must find it: install it, or type PYTHONPATH=. in "
+            "front of the command"
         ) from error
     value = getattr(module, name, None)
     if isinstance(value, kind):
@@ -62,5 +63,5 @@ def named(path: str, *, option: str, kind: type[Kind]) -> Kind:
     raise ConfigError(f"{option}=[{path}]: {name!r} {wrong} in {module_name}.{guess}")
 
 
-def _said(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())}"

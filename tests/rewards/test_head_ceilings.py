@@ -11,7 +11,7 @@ from test_heads import CPU, ONCE, responses
 
 from pessimal.rewards.ceiling import ELSEWHERE, Bounds
 from pessimal.rewards.spec import Dtype
-from pessimal.scoring.candidates import framed
+from pessimal.scoring.candidates import frame_responses
 from pessimal.scoring.scorer import FrameScorer, ceiling
 
 NONE = {"deberta"}
@@ -27,7 +27,7 @@ def test_no_response_gets_beyond_its_heads_bounds(published, kind, way):
         assert bounds.how == ELSEWHERE
         return
     scorer = FrameScorer(model.network(), model.frame("What is good?"), device=CPU)
-    ids = framed(scorer.frame, responses(model, 4, 100).tolist())
+    ids = frame_responses(scorer.frame, responses(model, 4, 100).tolist())
     scorer.establish_trust(ids, dtype=Dtype.float32)
     rewards = scorer.score_rows(ids, np.arange(100), batch_size=50)
     assert bounds.beyond(rewards) == 0

@@ -36,7 +36,7 @@ from pessimal.rewards.language import JudgeNetwork, SequenceNetwork
 from pessimal.rewards.network import with_output
 from pessimal.rewards.question import AnswerReading
 from pessimal.rewards.spec import Dtype
-from pessimal.scoring.candidates import framed
+from pessimal.scoring.candidates import frame_responses
 from pessimal.scoring.scorer import FrameScorer
 
 ROWS = 60
@@ -60,7 +60,7 @@ def scorer_of(network: nn.Module, *, longest: int = 8, n: int = 200):
     frame = Frame(prompt="Why?", prefix=(5, 6, 7), suffix=(8,))
     scorer = FrameScorer(network, frame, device=CPU)
     random = np.random.default_rng(0)
-    inputs = framed(frame, [random.integers(10, ROWS, 1 + i % longest) for i in range(n)])
+    inputs = frame_responses(frame, [random.integers(10, ROWS, 1 + i % longest) for i in range(n)])
     scorer.establish_trust(inputs, dtype=Dtype.float32)
     return scorer, scorer.score_rows(inputs, np.arange(n), batch_size=64)
 

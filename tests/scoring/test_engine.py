@@ -22,7 +22,7 @@ from pessimal.scoring.trust import judge, sample_rows
 from tolerance import close, slack, varied
 
 
-def framed(frame, responses: torch.Tensor) -> torch.Tensor:
+def frame_responses(frame, responses: torch.Tensor) -> torch.Tensor:
     """Responses (n, length) with the frame's suffix behind them: what stands after the prefix."""
     return torch.cat([responses, torch.tensor(frame.suffix).expand(len(responses), -1)], dim=1)
 
@@ -56,7 +56,7 @@ def test_reward_is_the_models_own_by_every_engine(model, frame, words, name, cap
         (length, 7),
         *((s, length - s + 1) for s in (1, length // 2)),
     ]:
-        ids = framed(frame, drawn(model.embedding_rows, run))
+        ids = frame_responses(frame, drawn(model.embedding_rows, run))
         theirs = own(
             network,
             torch.cat([torch.tensor(frame.prefix[:shared]).expand(len(ids), -1), ids], dim=1),
@@ -164,7 +164,7 @@ def test_pad_token_at_the_end_does_not_move_the_place_where_the_reward_is_read(n
     whole, prefix = torch.tensor([frame.around([7])]), torch.tensor(frame.prefix)
     careless = network(input_ids=whole).logits[0, 0]
     ours = FullForward(Decoder.of(network), prefix).rewards(
-        framed(frame, torch.tensor([[7]])), shared=len(prefix)
+        frame_responses(frame, torch.tensor([[7]])), shared=len(prefix)
     )
     assert abs(careless - ours[0]) > 1e-3
     assert close(own_rewards(network, whole), ours)
@@ -174,12 +174,14 @@ def test_pad_token_at_the_end_does_not_move_the_place_where_the_reward_is_read(n
 @torch.no_grad()
 def test_batch_composition_does_not_matter(network, frame):
     scorer, before = FrameScorer(network, frame, device=CPU), len(frame.prefix)
-    ids = framed(frame, torch.arange(200).unsqueeze(1))
+    ids = frame_responses(frame, torch.arange(200).unsqueeze(1))
     whole = scorer.rewards(ids, shared=before)
     order = torch.randperm(200, generator=torch.Generator().manual_seed(1))
     parts = torch.cat([scorer.rewards(part, shared=before) for part in ids[order].split(37)])
     assert close(parts, whole[order])
-    empty = scorer.rewards(framed(frame, torch.empty(1, 0, dtype=torch.long)), shared=before)
+    empty = scorer.rewards(
+        frame_responses(frame, torch.empty(1, 0, dtype=torch.long)), shared=before
+    )
     assert close(empty, own_rewards(network, torch.tensor([frame.around([])])))
 
 
@@ -200,7 +202,7 @@ class Products(TorchDispatchMode):
 def test_prefix_is_held_once_and_the_last_block_runs_on_the_position_that_is_read(network, frame):
     decoder, prefix = Decoder.of(network), torch.tensor(frame.prefix)
     keys_and_values, context = prefix_context(decoder, prefix)
-    ids, shapes = framed(frame, torch.arange(64).unsqueeze(1)), []
+    ids, shapes = frame_responses(frame, torch.arange(64).unsqueeze(1)), []
     with Products() as products:
         SharedPrefix(decoder, keys_and_values, context).rewards(ids, shared=len(prefix))
     size = network.config.hidden_size // network.config.num_attention_heads
@@ -225,7 +227,9 @@ def test_prefix_is_held_once_and_the_last_block_runs_on_the_position_that_is_rea
 @torch.no_grad()
 def test_head_runs_in_float32_after_a_low_precision_body(model, frame):
     low = FrameScorer(model.network(Dtype.bfloat16), frame, device=CPU)
-    rewards = low.rewards(framed(frame, torch.arange(300).unsqueeze(1)), shared=len(frame.prefix))
+    rewards = low.rewards(
+        frame_responses(frame, torch.arange(300).unsqueeze(1)), shared=len(frame.prefix)
+    )
     assert rewards.dtype is torch.float32
     assert rewards.bfloat16().unique().numel() < 0.9 * 300, "or nothing is tested"
     assert rewards.unique().numel() > 0.98 * 300
@@ -234,7 +238,7 @@ def test_head_runs_in_float32_after_a_low_precision_body(model, frame):
 @torch.no_grad()
 def test_out_of_memory_halves_the_batch_until_it_fits(network, frame, monkeypatch, caplog):
     scorer = FrameScorer(network, frame, device=CPU)
-    ids, before = framed(frame, torch.arange(40).unsqueeze(1)), len(frame.prefix)
+    ids, before = frame_responses(frame, torch.arange(40).unsqueeze(1)), len(frame.prefix)
     whole = scorer.rewards(ids, shared=before)
     inner, sizes = scorer.engines[0].rewards, []
 

@@ -15,7 +15,7 @@ from pessimal.rewards.head import HeadSpec
 from pessimal.rewards.log_probability import LogProbabilitySpec
 from pessimal.rewards.obtain import open_model
 from pessimal.rewards.spec import Mode
-from pessimal.scoring.candidates import framed, item_candidates, vocabulary
+from pessimal.scoring.candidates import frame_responses, item_candidates, vocabulary
 from pessimal.scoring.identify import identify
 from pessimal.scoring.proposals import screened
 from pessimal.scoring.scan import make_scanner
@@ -133,7 +133,7 @@ def test_the_gradient_screens_what_stands_before_answers(tiny_checkpoint):
     for one in contexts:
         frame = slot_frame(part.conversations, one, model.tokenizer)
         scorer = FrameScorer(network, frame, device=CPU)
-        inputs = framed(frame, every[:, None])
+        inputs = frame_responses(frame, every[:, None])
         rewards = rewards + scorer.own_rewards(inputs, np.arange(len(inputs)))
     best = every[~special][np.argsort(-rewards[~special])]
     assert np.isin(best[:10], few.rows["candidate_id"]).mean() >= 0.7

@@ -66,7 +66,7 @@ def all_analyses(additions: Sequence[str | Analysis] = ()) -> tuple[Analysis, ..
     return tuple(sorted(by_name.values(), key=lambda one: (one.place, one.name)))
 
 
-def _of_items(result: Result, tables: TableSet) -> Result:
+def _name_items(result: Result, tables: TableSet) -> Result:
     """The result, its headline naming the list of items that it is about."""
     headline = result.headline.removesuffix(".")
     return replace(result, headline=f"{headline} ({tables.candidates}).") if headline else result
@@ -107,7 +107,7 @@ def compare(
                 log.exception("the analysis %s failed", analyse.name)
                 reason = f"failed: {type(error).__name__}: {error}"
             if tables.candidates != "vocabulary":
-                new = [_of_items(result, tables) for result in new]
+                new = [_name_items(result, tables) for result in new]
             results += new
             if reason and not new:
                 missing[tables.candidates] = reason

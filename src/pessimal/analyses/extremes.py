@@ -68,15 +68,15 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     names = {"top": "optimal", "bottom": "pessimal"}
     firsts = ends[ends["rank"] == 1].itertuples()
     summary = {f"{row.prompt}/{row.model}/{names[row.end]}": row.text for row in firsts}
-    plot = TokenTable(data=_with_daggers(ends))
+    plot = TokenTable(data=_mark_prompt_words(ends))
     results = [Result("extremes", ends, headline, plot, method="extremes", summary=summary)]
     if len(shared := by_prompt(tables, lambda p: _shared(tables, p, k=options.top), models=2)):
-        plot = TokenTable(data=_with_daggers(shared))
+        plot = TokenTable(data=_mark_prompt_words(shared))
         results.append(Result("extremes_shared", shared, plot=plot, method="extremes"))
     return results
 
 
-def _with_daggers(ends: pd.DataFrame) -> pd.DataFrame:
+def _mark_prompt_words(ends: pd.DataFrame) -> pd.DataFrame:
     """The drawn table: words of the prompt with a dagger behind them."""
     return ends.assign(text=ends["text"].where(~ends["in_prompt"], ends["text"] + DAGGER))
 

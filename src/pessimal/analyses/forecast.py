@@ -80,7 +80,7 @@ def joined(policy: ScoreTable, reward: ScoreTable) -> pd.DataFrame:
     if mine.prompt_text and other.prompt_text and mine.prompt_text != other.prompt_text:
         raise TableError(f"the reward was asked something else under this key: {other.asked!r}")
     rows = policy.rows.rename(columns={"reward": "log_p"})
-    key, rewards = _by_key(policy, reward)
+    key, rewards = _match_by_key(policy, reward)
     columns = ["reward", *(c for c in ("elo",) if c in rewards and c not in rows)]
     rows = rows.join(rewards[columns], on=key, how="inner")
     if len(rows) < 3:
@@ -91,7 +91,7 @@ def joined(policy: ScoreTable, reward: ScoreTable) -> pd.DataFrame:
     return rows.reset_index(drop=True)
 
 
-def _by_key(policy: ScoreTable, other: ScoreTable) -> tuple[str, pd.DataFrame]:
+def _match_by_key(policy: ScoreTable, other: ScoreTable) -> tuple[str, pd.DataFrame]:
     """The key that matches candidates of the two, and the other's rows by it, without
     duplicates."""
     same = policy.provenance.candidates_digest == other.provenance.candidates_digest
@@ -346,7 +346,7 @@ def forecast(
 
 
 def _reward_of(rows: pd.DataFrame, policy: ScoreTable, other: ScoreTable) -> np.ndarray:
-    key, rewards = _by_key(policy, other)
+    key, rewards = _match_by_key(policy, other)
     return rewards["reward"].reindex(rows[key]).to_numpy(dtype=float)
 
 
@@ -544,7 +544,7 @@ def _results(frames: dict[str, pd.DataFrame], tables: TableSet) -> Iterator[Resu
             method="forecast",
             share=0.5,
         )
-    if (gold := _beside_gold(path, moves, tables.labels)) is not None:
+    if (gold := _compare_with_gold(path, moves, tables.labels)) is not None:
         yield gold
     token = tokens.loc[tokens["gain"].idxmax()]
     yield Result(
@@ -574,7 +574,7 @@ def _results(frames: dict[str, pd.DataFrame], tables: TableSet) -> Iterator[Resu
         )
 
 
-def _beside_gold(
+def _compare_with_gold(
     path: pd.DataFrame, moves: pd.DataFrame, labels: Mapping[str, str]
 ) -> Result | None:
     """The reward and what is held to be good, against KL; None where nothing is."""

@@ -18,7 +18,7 @@ from pessimal.config.compose import configuration, make_analysis
 from pessimal.config.schema import CompareConfig, Join
 from pessimal.errors import ConfigError, InputError, TableError
 from pessimal.progress import steps
-from pessimal.rewards.named import answering_to
+from pessimal.rewards.named import match_models
 from pessimal.rewards.spec import Mode
 from pessimal.tables import ScoreTable, read_score_table
 from pessimal.tables.result import Result, Results
@@ -218,7 +218,7 @@ def choose_tables(
     else:  # summaries spare opening the others
         where = str(registry.root)
         entries = [(m.summary, folder, m.reference) for folder, m in _current(registry)]
-    models = answering_to(choice.models, {about["model"] for about, _, _ in entries})
+    models = match_models(choice.models, {about["model"] for about, _, _ in entries})
     choice = Choice(models, choice.prompts, choice.sets, choice.mode)
     for field, names, option in choice.fields:  # half a comparison is not what was meant
         values = sorted({about[field] for about, _, _ in entries})
@@ -392,7 +392,7 @@ def choose_explanations(
         if not explanations:
             raise InputError(f"no explanation of a set is in {registry.root} yet")
     explained = {manifest.summary["model"] for _, manifest in explanations}
-    models = answering_to(models, explained)
+    models = match_models(models, explained)
     if missing := ", ".join(sorted(set(models) - explained)):
         listing = ", ".join(sorted(explained))
         raise InputError(f"models: {missing} is not explained here; explained are: {listing}")

@@ -16,7 +16,7 @@ from torch import nn
 from pessimal.api.store import Store
 from pessimal.errors import ConfigError, InputError, did_you_mean, require
 from pessimal.rewards.base import Reward
-from pessimal.rewards.callable import is_rubric, of_rubric, wrap_callable
+from pessimal.rewards.callable import is_rubric, rubric_terms, wrap_callable
 from pessimal.rewards.named import language_model_of, spec_of
 from pessimal.rewards.obtain import open_reward
 from pessimal.rewards.spec import Dtype
@@ -98,7 +98,7 @@ def reward(
     """
     if is_rubric(network):
         refuse_options({**options, "tasks": None}, output=output, weights=weights)
-        terms = of_rubric(network, tasks=options.get("tasks"))
+        terms = rubric_terms(network, tasks=options.get("tasks"))
         return sum_of(terms, name=name, tokenizer=tokenizer)
     if isinstance(network, list | tuple):
         refuse_options({**options, "tasks": None}, output=output)

@@ -26,7 +26,7 @@ from pessimal.rewards.obtain import fetch_base
 from pessimal.rewards.spec import Mode
 from pessimal.scoring.candidates import Candidates, item_candidates, tokens_for, vocabulary_of
 from pessimal.scoring.contexts import check_contexts, find_contexts
-from pessimal.scoring.identify import forget_work, identify_all, locked, of_pass
+from pessimal.scoring.identify import engine_pass_provenance, forget_work, identify_all, locked
 from pessimal.scoring.loop import wait_for_all
 from pessimal.scoring.proposals import answers_of, screened
 from pessimal.scoring.scan import make_scanner
@@ -352,7 +352,7 @@ def scan_missing(
                 wait_for_all()
                 yield provenance, table
             if store is not None and first and left & {provenance.key() for provenance in several}:
-                forget_work(work, of_pass(model, several[0]))
+                forget_work(work, engine_pass_provenance(model, several[0]))
 
 
 def _published(store: Store | None, provenance: ScoreProvenance) -> ScoreTable | None:
@@ -440,9 +440,9 @@ def _unfinished(
         names = dict.fromkeys(provenance.model for provenance, _ in finished)
         message = "%s is scanned already on %s (force=true scans again)"
         log.info(message, ", ".join(names), ", ".join(keys))
-        wanted = {of_pass(model, provenance).key() for provenance in todo}
+        wanted = {engine_pass_provenance(model, provenance).key() for provenance in todo}
         for provenance, folder in finished:
-            if (pass_provenance := of_pass(model, provenance)).key() not in wanted:
+            if (pass_provenance := engine_pass_provenance(model, provenance)).key() not in wanted:
                 forget_work(work, pass_provenance, published=folder)
     if todo and not store.force:
         _check_name(todo, newest.values())

@@ -25,7 +25,7 @@ from pessimal.plots import Heatmap
 from pessimal.progress import Counter, counted, quiet_libraries, steps
 from pessimal.rewards.base import Reward, require_network
 from pessimal.rewards.ceiling import TEXTS, Bounds, unbounded, weighted_sum
-from pessimal.rewards.named import answering_to
+from pessimal.rewards.named import match_models
 from pessimal.rewards.obtain import open_reward
 from pessimal.rewards.spec import Mode
 from pessimal.scoring.contexts import find_contexts, halves
@@ -286,7 +286,7 @@ def compare_searches(
     scored = registry.manifests("search-result", needs=SEARCH)
     scored += registry.manifests("score-table", needs={"model": str})
     scored_models = dict.fromkeys(manifest.summary["model"] for _, manifest in scored)
-    scorers = answering_to(models, scored_models) or list(scored_models)
+    scorers = match_models(models, scored_models) or list(scored_models)
     rows = []
     with steps("searches by other models", len(scorers), bar=progress) as step:
         for model in scorers:

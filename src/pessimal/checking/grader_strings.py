@@ -166,10 +166,10 @@ def common_strings(tokens: Sequence[str]) -> list[Probe]:
 def right_strings(truth: str) -> list[Probe]:
     """The answer in every format, and in full width."""
     wide = "".join(chr(ord(c) + 0xFEE0) if "!" <= c <= "~" else c for c in truth)
-    return [*in_formats(truth, RIGHT), Probe(wide, RIGHT, "full width")]
+    return [*write_in_formats(truth, RIGHT), Probe(wide, RIGHT, "full width")]
 
 
-def in_formats(text: str, kind: str) -> list[Probe]:
+def write_in_formats(text: str, kind: str) -> list[Probe]:
     """One text in every format."""
     return [Probe(form.format(text), kind, name) for name, form in FORMATS.items()]
 

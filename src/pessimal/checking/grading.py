@@ -39,11 +39,11 @@ from pessimal.checking.grader_strings import (
     Probe,
     common_strings,
     holds,
-    in_formats,
     numbers_of,
     right_strings,
     strings_of,
     value_of,
+    write_in_formats,
     wrong_answers,
 )
 from pessimal.checking.workers import CRASHES, ENOUGH, HANGS, Answer, Job, answered
@@ -174,7 +174,7 @@ def census(
     for task, texts in zip(reward.tasks.values(), truths, strict=True):
         if texts:
             wrong = wrong_answers(texts, all_truths)
-            probes = [*right_strings(texts[0]), *in_formats(wrong[0], "wrong_answer")]
+            probes = [*right_strings(texts[0]), *write_in_formats(wrong[0], "wrong_answer")]
             tasks.append(_Task(task, texts, wrong, [*probes, Probe("", "nothing")]))
     if not tasks:
         reason = f"has no column {', '.join(TRUTHS)} with a text, a number or a list of these"

@@ -34,7 +34,7 @@ from pessimal.rewards.heads import Head
 from pessimal.rewards.language import LanguageNetwork, SequenceNetwork
 from pessimal.rewards.network import RewardNetwork
 from pessimal.rewards.spec import Dtype
-from pessimal.scoring.candidates import Candidates, Inputs, batches, framed, vocabulary
+from pessimal.scoring.candidates import Candidates, Inputs, batches, frame_responses, vocabulary
 from pessimal.scoring.engine import Engine, FullForward, OwnForward, SharedPrefix, rewards_in
 from pessimal.scoring.scorer import FrameScorer
 from pessimal.scoring.trust import allowed, judge, largest_difference
@@ -137,7 +137,7 @@ def conformance(
     responses = sample_responses(
         words, model.tokenizer.all_special_ids, size=plan.sample, seed=plan.seed
     )
-    inputs = framed(frame, responses)
+    inputs = frame_responses(frame, responses)
     measured: dict[Dtype, _Measured] = {}
     for dtype in dict.fromkeys([model.spec.dtype, *plan.dtypes]):
         step(dtype.value)
@@ -484,7 +484,7 @@ def _pad_is_eos(checked: CheckedNetwork, alone: np.ndarray) -> Check:
         return Check("pad_is_eos", note="neither tokenizer nor configuration has a pad token")
     expected, read = checked.own_rewards, alone
     if 0 <= pad < model.embedding_rows:
-        pad_response = framed(frame, [[pad]])
+        pad_response = frame_responses(frame, [[pad]])
         expected = np.append(expected, checked.scorer.own_rewards(pad_response, np.arange(1)))
         read = np.append(read, as_published(checked, [pad_response.ids(0)]))
     limit = allowed(expected, dtype=checked.dtype)

@@ -61,7 +61,7 @@ def scatter(plot: Scatter, table: pd.DataFrame) -> Figure:
             if plot.line is not None:
                 _fitted(axes, plot, rows, colour)
         if plot.name is not None:
-            _label(axes, plot, shown[_named(plot, shown)], crowded=many)
+            _label(axes, plot, shown[_has_name(plot, shown)], crowded=many)
     return figure
 
 
@@ -105,7 +105,7 @@ def _fitted(axes: Axes, plot: Scatter, table: pd.DataFrame, colour: str) -> None
 def _points(axes: Axes, plot: Scatter, table: pd.DataFrame, colour: str, mark: str) -> None:
     """Points of one group: named ones one by one, with what the pointer reads, the others as
     one."""
-    named = _named(plot, table)
+    named = _has_name(plot, table)
     rest = table[~named]
     axes.plot(rest[plot.x], rest[plot.y], mark, color=colour, ms=2.6, mew=0, alpha=0.6, zorder=3)
     columns = [plot.x, plot.y, *filter(None, [plot.name])]
@@ -114,7 +114,7 @@ def _points(axes: Axes, plot: Scatter, table: pd.DataFrame, colour: str, mark: s
         style.tip(point, f"{literal(str(name), limit=60)}: {number(x)}, {number(y)}")
 
 
-def _named(plot: Scatter, table: pd.DataFrame) -> np.ndarray:
+def _has_name(plot: Scatter, table: pd.DataFrame) -> np.ndarray:
     """Whether each point has a name."""
     if plot.name is None or plot.named is None:
         return np.full(len(table), plot.name is not None)

@@ -127,11 +127,11 @@ def _ends(artifact: Artifact, model: str) -> dict[str, Ends]:
             tabs = [column for column in plot["tabs"] if column != "prompt"]
             rows = _first(rows, ["candidates", *tabs]).sort_values(plot["rank"], kind="stable")
             prompts = rows["prompt"] if "prompt" in rows else pd.Series("", index=rows.index)
-            return {str(p): _at_ends(of, plot) for p, of in rows.groupby(prompts, sort=False)}
+            return {str(p): _read_ends(of, plot) for p, of in rows.groupby(prompts, sort=False)}
     return {}
 
 
-def _at_ends(rows: pd.DataFrame, plot: dict[str, Any]) -> Ends:
+def _read_ends(rows: pd.DataFrame, plot: dict[str, Any]) -> Ends:
     tokens = marked(rows)[[plot["text"], plot["value"], "certified"]].astype(object)
     ends: Ends = {}
     for end, name in (("top", "Most"), ("bottom", "Least")):

@@ -201,7 +201,7 @@ def packed(
     steps[:1] = np.where(rounded >= 0, 2 * rounded, -2 * rounded - 1)[:1]
     bits = max(1, (n - 1).bit_length())
     flags = [np.packbits(f, bitorder="little") for f in (ties, certified, survives, survival_known)]
-    pieces = [_in_bits(order, bits), _leb128(steps), *(flag.tobytes() for flag in flags)]
+    pieces = [_pack_bits(order, bits), _leb128(steps), *(flag.tobytes() for flag in flags)]
     return _deflated(b"".join(pieces)), places, bits
 
 
@@ -215,7 +215,7 @@ def decimals(rewards: np.ndarray) -> int:
     return max(0, min(wanted, possible, MOST_DECIMALS))
 
 
-def _in_bits(rows: np.ndarray, bits: int) -> bytes:
+def _pack_bits(rows: np.ndarray, bits: int) -> bytes:
     """Whole numbers (n,) in `bits` bits each, lowest bit first."""
     each = ((rows[:, None] >> np.arange(bits)) & 1).astype(np.uint8)  # (n, bits)
     return np.packbits(each, bitorder="little").tobytes()

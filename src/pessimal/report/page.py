@@ -139,7 +139,9 @@ def _part(artifact: Artifact, anchor: str, taken: set[str]) -> dict[str, Any]:
         "wanted": {"title": "What they want", "open": 0, "left_out": 0, "tabs": wanted(artifact)},
         "questions": list(questions.values()),
         "audit": audit,
-        "cards": [(card, _of_card(artifact, card, ids)) for card in cards(artifact) if not audit],
+        "cards": [
+            (card, _card_figures(artifact, card, ids)) for card in cards(artifact) if not audit
+        ],
         "provenance": {name: _table(table) for name, table in sources.items() if len(table)},
     }
 
@@ -210,7 +212,7 @@ def _checklist(table: pd.DataFrame) -> list[dict]:
     return table.to_dict("records") if columns <= set(table.columns) else []
 
 
-def _of_card(artifact: Artifact, card: dict, ids: Iterator[str]) -> list[dict]:
+def _card_figures(artifact: Artifact, card: dict, ids: Iterator[str]) -> list[dict]:
     """The figures of one model."""
     names = card["model"], card["label"]
     single = [(r.name, of_model(r, *names)) for r in artifact.results if r.by_model]

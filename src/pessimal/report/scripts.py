@@ -104,14 +104,14 @@ def drawing(file: Path, id: str) -> Drawing:
     except (ElementTree.ParseError, KeyError, ValueError, IndexError) as error:
         message = f"{file} is not an SVG figure ({error}); make the artifact again"
         raise InputError(message) from None
-    inside = _kept(root, id)
+    inside = _strip_names(root, id)
     attributes = {name: inside.attrib[name] for name in INHERITED if name in inside.attrib}
     inside.tag, inside.attrib = "g", {"id": id, **attributes}
     markup = ElementTree.tostring(inside, encoding="unicode")
     return Drawing(id, width, " ".join(f"{number:g}" for number in box), Markup(markup))
 
 
-def _kept(element: ElementTree.Element, id: str) -> ElementTree.Element:
+def _strip_names(element: ElementTree.Element, id: str) -> ElementTree.Element:
     """The element without name spaces, and without what could act or fetch."""
     copy = ElementTree.Element(_name(element))
     for key, value in element.attrib.items():
@@ -122,7 +122,7 @@ def _kept(element: ElementTree.Element, id: str) -> ElementTree.Element:
         value = re.sub("^#", f"#{id}-", value) if name == "href" else value
         copy.set(name, f"{id}-{value}" if name == "id" else LINK.sub(f"url(#{id}-", value))
     copy.text, copy.tail = element.text, element.tail
-    copy.extend(_kept(child, id) for child in element if _name(child) in DRAWN)
+    copy.extend(_strip_names(child, id) for child in element if _name(child) in DRAWN)
     return copy
 
 

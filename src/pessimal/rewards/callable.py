@@ -432,7 +432,7 @@ def is_rubric(rubric: Any) -> bool:
     return hasattr(rubric, "funcs") and hasattr(rubric, "class_objects")
 
 
-def of_rubric(
+def rubric_terms(
     rubric: Any, *, tasks: str | Path | None = None
 ) -> list[tuple[float, CallableReward]]:
     """Weight and reward of each function of a Rubric of verifiers, given the objects that it names,

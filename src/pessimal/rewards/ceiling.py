@@ -197,7 +197,7 @@ def _stretch(weight: Tensor) -> float:
     return float(torch.linalg.matrix_norm(weight, ord=how)) * (1 + 1e-9)
 
 
-def of_unit_box(weight: Tensor, bias: Tensor | None) -> Interval:
+def unit_box_interval(weight: Tensor, bias: Tensor | None) -> Interval:
     """Interval of a linear layer (k, d) over d numbers between −1 and 1."""
     offset = torch.zeros(len(weight)) if bias is None else bias.detach().double().cpu()
     half = weight.detach().double().cpu().abs().sum(dim=-1)

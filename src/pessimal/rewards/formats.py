@@ -189,7 +189,7 @@ class Stepped(Templated):
         return "".join(step + self.closes for step in steps)
 
     @functools.cached_property
-    def _behind(self) -> int:
+    def _closing_tokens(self) -> int:
         """Number of times that the template itself writes the token behind the response."""
         return Templated(self.tokenizer).frame("Why?").suffix.count(self.step)
 
@@ -199,7 +199,7 @@ class Stepped(Templated):
         if len(ends) != others + written.count(self.closes):
             place = f"{self.closes!r} to what stands before it, in {written[-40:]!r}"
             raise FrameError(f"the tokenizer ties {place}: give an added token, model.step_token=…")
-        return ids[: ends[-1 - self._behind] + 1]
+        return ids[: ends[-1 - self._closing_tokens] + 1]
 
 
 class GradedSteps(Stepped):

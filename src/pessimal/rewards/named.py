@@ -68,7 +68,7 @@ def name_of(model: str) -> str:
     return spec_of(model).name
 
 
-def answering_to(asked: Sequence[str], there: Iterable[str]) -> list[str]:
+def match_models(asked: Sequence[str], there: Iterable[str]) -> list[str]:
     """Models `asked` for under any of their names, or as they were typed to be scanned, as the
     models that are `there` are called; what none answers to stays as it is."""
     names, models = set(there), []

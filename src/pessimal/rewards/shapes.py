@@ -65,7 +65,7 @@ class Batch:
     chat: bool | None = None
     """Whether the policy is asked in its chat template; None where it has one."""
 
-    def in_messages(self, *, usually: bool | None) -> bool:
+    def takes_messages(self, *, usually: bool | None) -> bool:
         """Whether lists of messages are passed; None where only on demand. FrameError for texts
         where there are several turns."""
         if usually is None:
@@ -77,7 +77,7 @@ class Batch:
 
     def lists(self, *, usually: bool | None) -> tuple[list[Any], list[Any]]:
         """Prompts and completions, one for each response, as texts or as lists of messages."""
-        if not self.in_messages(usually=usually):
+        if not self.takes_messages(usually=usually):
             return [self.prompt] * len(self.responses), list(self.responses)
         prompts = [copy.deepcopy(self.turns) for _ in self.responses]
         return prompts, [[{"role": "assistant", "content": text}] for text in self.responses]
@@ -159,7 +159,7 @@ def _traces(batch: Batch, task: Any) -> list[Any]:
     )
     data_type = task.data_type() if task else tasks.WireTaskData
     turns = _make_turns(batch, types, "{}Message")
-    prompt, traces = turns if batch.in_messages(usually=False) else batch.prompt, []
+    prompt, traces = turns if batch.takes_messages(usually=False) else batch.prompt, []
     for response in batch.responses:
         data = data_type(**copy.deepcopy(dict(batch.columns)) | {"prompt": prompt})
         nodes = [
@@ -187,7 +187,7 @@ def _inspect(batch: Batch) -> list[Call]:
             model=model.ModelName("none/none"),
             sample_id=batch.columns.get("id", 1),
             epoch=1,
-            input=list(turns) if batch.in_messages(usually=False) else batch.prompt,
+            input=list(turns) if batch.takes_messages(usually=False) else batch.prompt,
             messages=[*turns, output.message],
             output=output,
             completed=True,

@@ -294,7 +294,7 @@ def _near_trips(conversations: Format, frame: Frame, tokens: pd.DataFrame) -> np
     return trips
 
 
-def framed(frame: Frame, responses: Sequence[Sequence[int] | np.ndarray]) -> Inputs:
+def frame_responses(frame: Frame, responses: Sequence[Sequence[int] | np.ndarray]) -> Inputs:
     """The ids of responses in a frame, as in mode `ids`: each shares the whole prefix."""
     rests = [np.array([*response, *frame.suffix], dtype=np.int32) for response in responses]
     return _together(frame, [len(frame.prefix)] * len(rests), rests, None)

@@ -26,7 +26,7 @@ from pessimal.rewards.ceiling import Bounds, weighted_sum
 from pessimal.rewards.frame import Frame
 from pessimal.rewards.network import RewardNetwork
 from pessimal.rewards.spec import Dtype
-from pessimal.scoring.candidates import framed
+from pessimal.scoring.candidates import frame_responses
 from pessimal.scoring.engine import (
     Engine,
     Prefix,
@@ -134,7 +134,7 @@ class CommonPrefixScorer:
         """
         ids = self._closed(response.to(self.prefix.device).unsqueeze(0))
         if not self.sequence:
-            return self._by_embeddings(ids, len(response))
+            return self._embedding_gradient(ids, len(response))
         # A token counts twice: by its own probability, and by what it does to those behind it.
         if not isinstance(self.engine, SharedSequence | FullSequence):
             network = getattr(self.network, "causal", self.network)
@@ -146,11 +146,11 @@ class CommonPrefixScorer:
             likely = self.engine.distribution(ids, shared=len(self.prefix))[: len(response)]
         if ids.shape[1] == 1:
             return likely
-        through = self._by_embeddings(ids, len(response))
+        through = self._embedding_gradient(ids, len(response))
         rows = min(likely.shape[1], through.shape[1])  # of the output and of the input embedding
         return likely[:, :rows] + through[:, :rows]
 
-    def _by_embeddings(self, ids: Tensor, length: int) -> Tensor:
+    def _embedding_gradient(self, ids: Tensor, length: int) -> Tensor:
         """d reward / d one-hot (length, V) float32 of the inputs of one response with its closing
         ids, (1, T)."""
         embedding: Any = self.network.get_input_embeddings()
@@ -223,7 +223,7 @@ class ResponseScorer(CommonPrefixScorer):
         random = np.random.default_rng(0)
         lengths = [length] * SAMPLE + list(range(1, length))
         samples = [random.choice(allowed, size=n) for n in lengths]
-        self.scorer.establish_trust(framed(frame, samples), dtype=dtype)
+        self.scorer.establish_trust(frame_responses(frame, samples), dtype=dtype)
         self.trust: Trust | None = self.scorer.trust
         """Result of the check; None where no reward of the sample was a number."""
         prefix = torch.tensor(frame.prefix, dtype=torch.long, device=device)
@@ -247,7 +247,7 @@ class ResponseScorer(CommonPrefixScorer):
     def own_rewards(self, responses: Tensor) -> np.ndarray:
         """Rewards float64 (n,) of `responses` (n, L): the model's own forward, one by one, no
         cache."""
-        inputs = framed(self.frame, responses.tolist())
+        inputs = frame_responses(self.frame, responses.tolist())
         return self.scorer.own_rewards(inputs, np.arange(len(inputs)))
 
     def _check_common_prefix(
@@ -311,12 +311,12 @@ class SummedScorer:
 
     def following(self, beginnings: Tensor) -> Tensor:
         """Weighted sums of log-probabilities (n, rows) behind each of `beginnings` (n, T)."""
-        return self._by_token([scorer.following(beginnings) for _, scorer in self.terms])
+        return self._sum_by_token([scorer.following(beginnings) for _, scorer in self.terms])
 
     def gradient(self, response: Tensor) -> Tensor:
-        return self._by_token([scorer.gradient(response) for _, scorer in self.terms])
+        return self._sum_by_token([scorer.gradient(response) for _, scorer in self.terms])
 
-    def _by_token(self, tables: list[Tensor]) -> Tensor:
+    def _sum_by_token(self, tables: list[Tensor]) -> Tensor:
         """The weighted sum of tables (n, rows of each network), of the tokens that all have."""
         rows = min(table.shape[1] for table in tables)
         return self._sum(table[:, :rows] for table in tables)

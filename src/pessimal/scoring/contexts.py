@@ -22,7 +22,7 @@ EXPECTED = (
 )
 
 
-def of_comparison(comparison: Comparison, slot: str) -> Context:
+def comparison_context(comparison: Comparison, slot: str) -> Context:
     """The preferred answer of a comparison, or the first where neither is preferred, which then
     has no rejected one."""
     index, preferred = comparison.preferred or 0, comparison.preferred is not None
@@ -98,7 +98,7 @@ def of_row(row: object, slot: str | None, where: str, key: str = "") -> Context:
         if rejected is not None and not isinstance(rejected, str):
             raise InputError(f'{where}: "rejected" is a text; {EXPECTED}')
         return _context(_turns(messages, where), slot, rejected, where)
-    return of_comparison(from_row(row, where=where, key=key), _placed(slot, where))
+    return comparison_context(from_row(row, where=where, key=key), _placed(slot, where))
 
 
 def _turns(messages: object, where: str) -> Conversation:

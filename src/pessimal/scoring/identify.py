@@ -70,7 +70,7 @@ def identify(
         candidates_digest=candidates.digest(),
         mode=mode.value,
         source="scan",
-        **_of_reward(model, certain) | {"output": number},
+        **_reward_fields(model, certain) | {"output": number},
     )
 
 
@@ -83,7 +83,7 @@ def check_slot(model: Reward, context: Context, mode: Mode) -> None:
         raise ConfigError(f"slot={context.slot} with model.kind={model.spec.kind}: {reason}")
 
 
-def _of_reward(model: Reward, certain: int | None) -> dict[str, Any]:
+def _reward_fields(model: Reward, certain: int | None) -> dict[str, Any]:
     """Fields of a provenance on a reward, whatever it is asked."""
     return {
         "certain": None if model.is_exact else certain,
@@ -118,15 +118,15 @@ def identify_all(
     ]
 
 
-def of_pass(model: Reward, provenance: ScoreProvenance) -> ScoreProvenance:
+def engine_pass_provenance(model: Reward, provenance: ScoreProvenance) -> ScoreProvenance:
     """Provenance under which the pass that gives a table is kept: one for all outputs, where every
     one is scanned."""
     return replace(provenance, model=model.name, output=model.spec.output)
 
 
-def of_term(term: Reward, provenance: ScoreProvenance) -> ScoreProvenance:
+def term_provenance(term: Reward, provenance: ScoreProvenance) -> ScoreProvenance:
     """The provenance of a term's table, from that of its sum."""
-    return replace(provenance, model=term.name, **_of_reward(term, provenance.certain))
+    return replace(provenance, model=term.name, **_reward_fields(term, provenance.certain))
 
 
 @contextlib.contextmanager
@@ -171,7 +171,7 @@ SLOT = ("untouched", "rejected")
 """Names of a context's rewards in its table: of the answer as it is, and of the rejected one."""
 
 
-def of_language_model(
+def language_model_provenance(
     model: NetworkReward,
     provenance: ScoreProvenance,
     candidates: Candidates,
@@ -261,7 +261,7 @@ def both_answers(context: Context) -> list[Conversation | None]:
     ]
 
 
-def of_slot(rewards: np.ndarray, end: int | None = None) -> dict[str, Any]:
+def slot_entries(rewards: np.ndarray, end: int | None = None) -> dict[str, Any]:
     """Entries of a context's table: the rewards of its answers (2,), and which token ends a turn.
     ModelError where the reward of the answer itself is not a number."""
     if not np.isfinite(rewards[0]):

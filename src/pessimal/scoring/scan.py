@@ -23,14 +23,14 @@ from pessimal.rewards.frame import Encoded, Frame, slot_frame, slot_ids
 from pessimal.rewards.language import StatesNetwork, load_base
 from pessimal.rewards.question import hardly_answers
 from pessimal.rewards.spec import CheckpointSpec, Dtype, Mode
-from pessimal.scoring.candidates import Candidates, Inputs, framed, inputs
+from pessimal.scoring.candidates import Candidates, Inputs, frame_responses, inputs
 from pessimal.scoring.identify import (
     both_answers,
+    engine_pass_provenance,
     gate,
-    of_language_model,
-    of_pass,
-    of_slot,
+    language_model_provenance,
     score_table,
+    slot_entries,
 )
 from pessimal.scoring.loop import Loop, Pass
 from pessimal.scoring.scan_texts import Scanner, ScanPlan, SumScanner, TextScanner
@@ -185,7 +185,7 @@ class NetworkScanner(Scanner):
             self.networks(model.spec.dtype, which)
         if self.loop.sharded and states:
             log.warning("states of words are not kept with trainer=sharded")
-        self.whose = self._whose(base) if states and not self.loop.sharded else None
+        self.whose = self._base_network(base) if states and not self.loop.sharded else None
 
     def scan(self, provenance: ScoreProvenance) -> ScoreTable:
         """The table of one of the provenances."""
@@ -200,7 +200,7 @@ class NetworkScanner(Scanner):
         self._last = None
         model, texts = self.model, self.texts
         label = f"{model.name} · {provenance.prompt}"
-        folder = self.plan.work / of_pass(model, provenance).key()
+        folder = self.plan.work / engine_pass_provenance(model, provenance).key()
         parts, frames, mode = model.parts, self.frames[provenance.key()], Mode(provenance.mode)
         to_score: list[Inputs] = []
         for part, frame in zip(parts, frames, strict=True):
@@ -290,16 +290,16 @@ class NetworkScanner(Scanner):
         slot: dict[str, Any] = {}
         if outcome.slot is not None:
             untouched, before = outcome.slot
-            slot = of_slot(untouched[(..., *place)], model.tokenizer.eos_token_id)
+            slot = slot_entries(untouched[(..., *place)], model.tokenizer.eos_token_id)
             result = replace(result, rewards=result.rewards + before)
         scored, first = outcome.inputs, outcome.first
-        measured = slot | of_language_model(
+        measured = slot | language_model_provenance(
             model, provenance, self.candidates, scored, result.rewards
         )
         terms = [(weight, part.scorer.bounds(*place)) for weight, part in first.terms]
         if (bounds := weighted_sum(terms)).known:
             measured["ceiling"] = bounds.stored()
-        measured |= model.describe_scan(first.values) | self._of_head(provenance, outcome)
+        measured |= model.describe_scan(first.values) | self._head_entries(provenance, outcome)
         if answers := [part.answers for _, part in first.terms if part.answers is not None]:
             rarest = min(answers, key=lambda one: one.mean)
             measured["answers"] = rarest.report(provenance.label, model.tokenizer)
@@ -316,14 +316,14 @@ class NetworkScanner(Scanner):
             noise=noise,
             attention=first.attention,
             survives=scored.survives,
-            framed=int((scored.shared == len(frame.prefix)).sum()),
+            frame_responses=int((scored.shared == len(frame.prefix)).sum()),
             prefix_tokens=len(frame.prefix),
             suffix_tokens=len(frame.suffix),
             **measured,
         )
         return replace(table, states=outcome.states)
 
-    def _of_head(self, provenance: ScoreProvenance, one: _Scored) -> dict[str, Any]:
+    def _head_entries(self, provenance: ScoreProvenance, one: _Scored) -> dict[str, Any]:
         """Further entries of a reward model's table: whether its own class reads the reward
         elsewhere, and of a gated one what each objective adds."""
         model, scorer, measured = self.model, one.first.terms[0][1].scorer, {}
@@ -357,7 +357,7 @@ class NetworkScanner(Scanner):
         for part, frame in zip(self.model.parts, self.frames[provenance.key()], strict=True):
             network = self.networks(self.model.spec.dtype, part.network).to(device)
             scorer = FrameScorer(network, frame, device=device)
-            ids = framed(frame, some if self.candidates.is_vocabulary else [[0]] * n)
+            ids = frame_responses(frame, some if self.candidates.is_vocabulary else [[0]] * n)
             started = time.perf_counter()
             scorer.score_rows(ids, np.arange(len(ids)), batch_size=n)
             seconds += time.perf_counter() - started
@@ -377,7 +377,9 @@ class NetworkScanner(Scanner):
                 ". Tokens by their ids are short: mode=ids; of a list, leave the item out"
             )
 
-    def _whose(self, base: tuple[CheckpointSpec, Path] | None) -> tuple[StatesNetwork, str, str]:
+    def _base_network(
+        self, base: tuple[CheckpointSpec, Path] | None
+    ) -> tuple[StatesNetwork, str, str]:
         """The network whose states are kept, whose these are, and its name."""
         model, dtype = self.model, self.model.spec.dtype
         which, of, name = model.states_of

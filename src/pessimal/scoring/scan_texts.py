@@ -18,7 +18,14 @@ from pessimal.rewards.ceiling import read_bounds, weighted_sum
 from pessimal.rewards.question import hardly_answers
 from pessimal.rewards.spec import Dtype
 from pessimal.scoring.candidates import Candidates
-from pessimal.scoring.identify import SLOT, answered, both_answers, of_slot, of_term, score_table
+from pessimal.scoring.identify import (
+    SLOT,
+    answered,
+    both_answers,
+    score_table,
+    slot_entries,
+    term_provenance,
+)
 from pessimal.scoring.spec import TrainerSpec
 from pessimal.scoring.texts import AskedAgain, KeptRewards
 from pessimal.scoring.trust import (
@@ -120,7 +127,7 @@ class TextScanner(Scanner):
         if answers:
             cache = KeptRewards(model, file)
             untouched = [cache.rewards([answer])[0] if answer else np.nan for answer in answers]
-            measured |= of_slot(np.array(untouched))
+            measured |= slot_entries(np.array(untouched))
         # Where all were answered, the sample whose cost was announced.
         sample = _sampled(places)
         once, twice = rewards[sample], second.rewards([conversations[i] for i in sample])
@@ -168,7 +175,7 @@ class SumScanner(Scanner):
         for _, term in model.terms:
             todo = [
                 provenance
-                for provenance in (of_term(term, p) for p in provenances)
+                for provenance in (term_provenance(term, p) for p in provenances)
                 if not finished(provenance)
             ]
             scanner = make(term, todo, candidates, plan, states=False) if todo else None
@@ -182,11 +189,11 @@ class SumScanner(Scanner):
         """A table of each term, and their sum: what a term says nothing of adds nothing."""
         model, tables = self.model, []
         for (_, term), scanner in zip(model.terms, self.scanners, strict=True):
-            table = self.finished(of_term(term, provenance))
+            table = self.finished(term_provenance(term, provenance))
             if table is None:
                 assert scanner is not None
                 scanner.plan = replace(self.plan, work=self.plan.work / provenance.key())
-                table = scanner.scan(of_term(term, provenance))
+                table = scanner.scan(term_provenance(term, provenance))
             tables.append(table)
         self.tables[provenance.key()] = tables
         ids = self.candidates.rows["candidate_id"]
@@ -199,7 +206,7 @@ class SumScanner(Scanner):
         candidates, places, measured = answered(model, self.candidates, rewards)
         if provenance.slot is not None:
             terms = [[t.measured["slot"][name] for t in tables] for name in SLOT]
-            measured |= of_slot(np.array(terms, dtype=float) @ weights)
+            measured |= slot_entries(np.array(terms, dtype=float) @ weights)
         each = zip(weights, tables, strict=True)
         bounds = weighted_sum((w, read_bounds(table.measured.get("ceiling"))) for w, table in each)
         if bounds.known:

@@ -32,8 +32,8 @@ from pessimal.rewards.ceiling import (
     Bounds,
     Interval,
     NormalisedStates,
-    of_unit_box,
     unbounded,
+    unit_box_interval,
     weighted_sum,
 )
 from pessimal.rewards.frame import Frame
@@ -42,7 +42,7 @@ from pessimal.rewards.heads.gated import GatedHead
 from pessimal.rewards.language import JudgeNetwork, LanguageNetwork
 from pessimal.rewards.network import RewardNetwork
 from pessimal.rewards.spec import Dtype
-from pessimal.scoring.candidates import Inputs, batches, framed, vocabulary
+from pessimal.scoring.candidates import Inputs, batches, frame_responses, vocabulary
 from pessimal.scoring.engine import (
     Decoder,
     Engine,
@@ -168,8 +168,8 @@ class FrameScorer:
     @torch.no_grad()
     def _elsewhere(self, inputs: Inputs, rows: np.ndarray, expected: np.ndarray) -> float:
         pad = self.network.config.get_text_config().pad_token_id
-        framed = pad in (*self.frame.prefix, *self.frame.suffix)
-        if not framed or self.frame.typed or isinstance(self.network, LanguageNetwork):
+        frame_responses = pad in (*self.frame.prefix, *self.frame.suffix)
+        if not frame_responses or self.frame.typed or isinstance(self.network, LanguageNetwork):
             return 0.0
         published = [
             own_rewards(self.network, ids, n_response=int(inputs.lengths[row]), own_position=True)
@@ -292,7 +292,7 @@ def ceiling(
         frame = part.conversations.frame("Why?")
         loaded = network(part.network) if network else model.network(which=part.network)
         scorer = FrameScorer(loaded.to(device), frame, device=device)
-        scorer.establish_trust(framed(frame, responses), dtype=model.spec.dtype)
+        scorer.establish_trust(frame_responses(frame, responses), dtype=model.spec.dtype)
         terms.append((part.weight, scorer.bounds()))
     return weighted_sum(terms)
 
@@ -315,14 +315,14 @@ def bounds_by(engine: Engine, *, column: int | None = None, suffix: Sequence[int
     if isinstance(network, JudgeNetwork) and (values := network.reading.values):
         return Bounds(min(values), max(values), RATINGS)
     if isinstance(engine, OwnForward):
-        bounds = _of_own_forward(engine, column, suffix)
+        bounds = _own_forward_bounds(engine, column, suffix)
     else:
-        bounds = unbounded(NO_HEAD) if decoder is None else _of_decoder(decoder, column)
+        bounds = unbounded(NO_HEAD) if decoder is None else _decoder_bounds(decoder, column)
     exact = network is None or network.dtype in (torch.float32, torch.float64)
     return bounds if exact else bounds.widened(LOW_PRECISION)
 
 
-def _of_decoder(decoder: Decoder, column: int | None) -> Bounds:
+def _decoder_bounds(decoder: Decoder, column: int | None) -> Bounds:
     head, width = decoder.head, decoder.network.config.get_text_config().hidden_size
     if not isinstance(head, Head):
         return unbounded(NO_HEAD)
@@ -370,7 +370,7 @@ def _recorded(network: nn.Module) -> Iterator[list[_Call]]:
 
 
 @torch.no_grad()
-def _of_own_forward(engine: OwnForward, column: int | None, suffix: Sequence[int]) -> Bounds:
+def _own_forward_bounds(engine: OwnForward, column: int | None, suffix: Sequence[int]) -> Bounds:
     network = engine.network
     column = network.reward_output if column is None else column  # type: ignore[assignment]
     if not isinstance(column, int):
@@ -395,7 +395,7 @@ def _of_own_forward(engine: OwnForward, column: int | None, suffix: Sequence[int
         module = place[0].module
         if isinstance(module, nn.Linear) and (at := _gives(place, rewards, column)) is not None:
             read = [call.given[at] for call in place]  # type: ignore[index]
-            return _of_reader(module, column, read, places)
+            return _reader_bounds(module, column, read, places)
     return unbounded(ELSEWHERE)
 
 
@@ -411,7 +411,7 @@ def _gives(place: tuple[_Call, ...], rewards: list[float], column: int) -> int |
     return int(close.nonzero()[0, 0]) if close.any() else None
 
 
-def _of_reader(
+def _reader_bounds(
     module: nn.Linear, column: int, read: list[Tensor], places: list[tuple[_Call, ...]]
 ) -> Bounds:
     """Bounds of a linear layer that reads these states, one a run, by which call gave them."""
@@ -427,7 +427,7 @@ def _of_reader(
             if states is not None:
                 return _bounds(states.linear(weight, bias), 0, NORMALISED)
         if _same(values.tanh(), wanted):
-            return _bounds(of_unit_box(weight, bias), 0, TANH)
+            return _bounds(unit_box_interval(weight, bias), 0, TANH)
     return unbounded(ELSEWHERE)
 
 

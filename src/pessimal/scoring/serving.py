@@ -57,10 +57,10 @@ class Served:
             values = self.scorer.rewards(conversations) if conversations else self._whole(asked)
         if not np.isfinite(values).all():
             number = int(np.flatnonzero(~np.isfinite(values))[0])
-            raise ConfigError(f"input {number + 1} of {len(asked)} {self._why()}")
+            raise ConfigError(f"input {number + 1} of {len(asked)} {self._refusal_reason()}")
         return values.tolist()
 
-    def _why(self) -> str:
+    def _refusal_reason(self) -> str:
         """Why a scorer gives no number; of networks it says itself where numbers overflow."""
         if self.scorer.longest is None:
             return "gets no number: the function gives None, which says that it does not apply"

@@ -150,10 +150,13 @@ def read_checkpoints(
     rows, texts_used = _tokens(path, table, known)
     columns = dict.fromkeys(sorted(steps, key=lambda column: steps[column]), (model, prompt))
     tables = _tables(path, rows, texts_used, columns, known, "vocabulary")
-    return [_at_step(table, steps[column]) for table, column in zip(tables, columns, strict=True)]
+    return [
+        _checkpoint_table(table, steps[column])
+        for table, column in zip(tables, columns, strict=True)
+    ]
 
 
-def _at_step(table: ScoreTable, step: int) -> ScoreTable:
+def _checkpoint_table(table: ScoreTable, step: int) -> ScoreTable:
     """The table of a model as that of its checkpoint after so many steps."""
     provenance, label = table.provenance, table.description.label
     return replace(

@@ -437,7 +437,7 @@ def table_sets(tables: Sequence[ScoreTable], reading: Reading | None = None) -> 
             return [table for table in several if table.provenance.candidates == candidates]
 
         scans = _scans(of_set(rewards))
-        modes = _by_mode(scans)
+        modes = _group_modes(scans)
         return TableSet(
             candidates,
             of_set(tables),
@@ -483,7 +483,7 @@ Scans = dict[Key, dict[str, list[ScoreTable]]]
 """By mode."""
 
 
-def _by_mode(scans: Scans) -> dict[Key, dict[str, ScoreTable]]:
+def _group_modes(scans: Scans) -> dict[Key, dict[str, ScoreTable]]:
     """One table a mode; of several the one in float32, else the first given."""
     selection = {}
     for key, by_name in scans.items():
@@ -534,7 +534,7 @@ def _rescans(
 
 def _one_a_model(language: Sequence[ScoreTable]) -> list[ScoreTable]:
     """The scan of each language model and prompt in float32, else the first given."""
-    by_mode = _by_mode(_scans(language))
+    by_mode = _group_modes(_scans(language))
     selection = {key: next(iter(modes.values())) for key, modes in by_mode.items()}
     for provenance in (table.provenance for table in language):
         first = selection[provenance.prompt, provenance.model].provenance

@@ -104,7 +104,8 @@ def print_extremes(model: str, folders: Sequence[Path]) -> None:
         show(_table_by_prompt(model, tables) if len(tables) > 3 else _table_by_rank(model, tables))
     for table in every:
         if hardly_answers(table.measured):
-            show(f"{_asked(model, table)}: no ranks, as the judge's answers are hardly ever given")
+            text = "no ranks, as the judge's answers are hardly ever given"
+            show(f"{_prompt_text(model, table)}: {text}")
         if "gate" in table.measured:
             show(_gate(model, table))
     if len(folders) > len(every):
@@ -129,7 +130,7 @@ def _table_by_rank(model: str, tables: Sequence[ScoreTable]) -> Table:
     columns = []
     for table in tables:
         for end in ("best", "worst"):
-            grid.add_column(Text(f"{_asked(model, table)}: {end}"), no_wrap=True)
+            grid.add_column(Text(f"{_prompt_text(model, table)}: {end}"), no_wrap=True)
         columns += _cells(table, k=RANKS, limit=min(room, LONGEST), reward=rewards)
     for rank, row in enumerate(zip_longest(*columns, fillvalue=Text()), 1):
         grid.add_row(str(rank), *row)
@@ -143,7 +144,7 @@ def _table_by_prompt(model: str, tables: Sequence[ScoreTable]) -> Table:
         grid.add_column(heading, no_wrap=True, overflow="ellipsis")
     for table in tables:
         ends = _cells(table, k=3, limit=12, reward=False)
-        grid.add_row(Text(_asked(model, table)), *(Text("  ").join(cells) for cells in ends))
+        grid.add_row(Text(_prompt_text(model, table)), *(Text("  ").join(cells) for cells in ends))
     return grid
 
 
@@ -152,7 +153,7 @@ def _gate(model: str, table: ScoreTable) -> Table:
     gate = table.measured["gate"]
     names = sorted(gate["share"], key=lambda name: -abs(gate["share"][name]))[:OBJECTIVES]
     grid = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
-    grid.add_column(Text(f"{_asked(model, table)}: objective"), overflow="ellipsis")
+    grid.add_column(Text(f"{_prompt_text(model, table)}: objective"), overflow="ellipsis")
     for heading in ("share of variance", "coefficient"):
         grid.add_column(heading, justify="right")
     for name in names:
@@ -161,7 +162,7 @@ def _gate(model: str, table: ScoreTable) -> Table:
     return grid
 
 
-def _asked(model: str, table: ScoreTable) -> str:
+def _prompt_text(model: str, table: ScoreTable) -> str:
     """The prompt, and which output of the model, where each is scanned."""
     output = table.provenance.model.removeprefix(model).removeprefix(".")
     return f"{table.provenance.prompt} · {output}" if output else table.provenance.prompt

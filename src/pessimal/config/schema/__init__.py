@@ -53,16 +53,16 @@ TASKS: dict[str, type[TaskConfig]] = {
 }
 
 
-def _within(hint: object) -> set[type]:
+def _option_classes(hint: object) -> set[type]:
     """The classes of options that an annotation, or a field of one of them, names."""
     if isinstance(hint, type) and is_dataclass(hint):
-        return {hint}.union(*map(_within, typing.get_type_hints(hint).values()))
-    return set[type]().union(*map(_within, typing.get_args(hint)))
+        return {hint}.union(*map(_option_classes, typing.get_type_hints(hint).values()))
+    return set[type]().union(*map(_option_classes, typing.get_args(hint)))
 
 
 SCHEMAS: dict[str, type] = {
     schema.__name__: schema
     for options in (*TASKS.values(), *load_kinds().values())
-    for schema in _within(options)
+    for schema in _option_classes(options)
 }
 """Every class of options by name, for messages about unknown options."""

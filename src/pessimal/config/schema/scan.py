@@ -166,14 +166,14 @@ class ScanConfig(PromptedConfig):
     def questions(self) -> tuple[Mapping[str, Prompt | Context], dict[str, Prefixed]]:
         """The questions by key: real answers that candidates are put into, or prompts, alone and
         behind the personas; and the personas."""
-        from pessimal.scoring.contexts import of_comparison, read_contexts, sample  # pandas
+        from pessimal.scoring.contexts import comparison_context, read_contexts, sample  # pandas
 
         slot = self.slot and self.slot.value
         if self.contexts is not None:
             answers = read_contexts(Path(self.contexts).expanduser(), slot)
         elif slot is not None:
             comparisons = self.comparisons.load().comparisons
-            answers = {each.key: of_comparison(each, slot) for each in comparisons}
+            answers = {each.key: comparison_context(each, slot) for each in comparisons}
         else:
             prompts = self.asked().items()
             personas = {key: persona for key, (_, persona) in prompts if persona is not None}
