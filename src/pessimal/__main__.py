@@ -27,6 +27,7 @@ verbs
   explain    which changes of a response flip a preference  pessimal explain model=wordy-bpe-0
   compare    models with one another and with people        pessimal compare models=[plain-wordpiece-0,plain-bpe-0]
   import     published score files into score tables        pessimal import format=eloeverything path=FILE
+  rollouts   what a policy's rollouts are paid for          pessimal rollouts completions.parquet
   report     one HTML page over results                     pessimal report
   runs       the registry: list, show, diff, verify         pessimal runs type=score-table
   push       the registry to W&B, each artifact verified    pessimal push tracking.project=NAME

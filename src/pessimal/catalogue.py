@@ -33,7 +33,7 @@ def is_folder(path: str | None) -> TypeGuard[str]:
     """Whether a path is a folder on this machine."""
     try:
         return path is not None and Path(path).expanduser().is_dir()
-    except (OSError, RuntimeError):  # too long a name, or ~ of a user there is not
+    except (OSError, RuntimeError, ValueError):  # what no name can hold, ~ of nobody
         return False
 
 

@@ -3,6 +3,7 @@ sweep of them, and each job's verb is called with its checked configuration. And
 of a verb, the models that have names, and what the tab key completes."""
 
 import ast
+import contextlib
 import importlib
 import json
 import logging
@@ -202,8 +203,10 @@ def _quote_path(override: str) -> str:
     """KEY=PATH with the path in quotes where it has a character, such as =, that Hydra reads."""
     key, _, path = override.partition("=")
     special = re.search(r"[^\w./~-]", path, re.ASCII) and path[0] not in "'\"[{"
-    exists = special and Path(path).expanduser().exists()
-    return f"{key}={as_text(path)}" if exists and key != "model" else override
+    with contextlib.suppress(OSError, RuntimeError, ValueError):  # what no name of a file can hold
+        if special and key != "model" and Path(path).expanduser().exists():
+            return f"{key}={as_text(path)}"
+    return override
 
 
 def _own_prompts(overrides: Sequence[str]) -> list[str]:

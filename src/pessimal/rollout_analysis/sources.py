@@ -3,6 +3,7 @@
 Knows the layouts of files; does not know which column is what.
 """
 
+import importlib
 import json
 import re
 from collections.abc import Mapping
@@ -76,7 +77,7 @@ def _read_cells(file: Path) -> pd.DataFrame:
 def _read_document(file: Path) -> Any:
     if file.suffix == ".eval":
         try:
-            from inspect_ai.log import read_eval_log
+            read_eval_log = importlib.import_module("inspect_ai.log").read_eval_log
         except ModuleNotFoundError as error:
             raise InputError(
                 f"{file} is a log that the package inspect-ai reads. Type: pip install inspect-ai; "
