@@ -222,7 +222,7 @@ def test_online_curves_are_there_while_the_task_works_and_offline_sends_nothing(
     assert server.requests == []
     with task(mode="online") as mirror:
         mirror.metrics({"train/step": 1, "train/loss": 0.5})
-        for _ in range(600):
+        for _ in range(4500):
             if server.lines.get("wandb-history.jsonl"):
                 break
             time.sleep(0.02)
