@@ -35,10 +35,7 @@ early = np.arange(len(both)) < len(texts)
 
 def part(rows: np.ndarray):
     """The features of some rows, and their groups from 0."""
-    some = type(features)(
-        features.features, features.matrix[:, rows], features.numbers[rows], features.left_out
-    )
-    return some, np.unique(groups[rows], return_inverse=True)[1]
+    return features.part(rows), np.unique(groups[rows], return_inverse=True)[1]
 
 
 drift = forecast_drift(*part(early), rewards[before])

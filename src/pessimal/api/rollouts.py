@@ -3,7 +3,6 @@ what training on it will amplify."""
 
 import hashlib
 import json
-import logging
 import math
 import shutil
 import time
@@ -19,6 +18,7 @@ import pandas as pd
 from pessimal.analyses.nulls import share_interval
 from pessimal.api.load import device_of, to_reward
 from pessimal.api.store import Artifact, Store, publishing, reward_inputs, store_at
+from pessimal.auditing.verdicts import thresholds
 from pessimal.conversation import Turn
 from pessimal.errors import InputError
 from pessimal.options import parse_duration
@@ -30,6 +30,7 @@ from pessimal.rollout_analysis import drift, halving
 from pessimal.rollout_analysis.features import (
     TEXTS,
     Features,
+    describe_feature,
     grade_answers,
     load_features,
     make_features,
@@ -42,10 +43,6 @@ from pessimal.statistics import LEVEL
 from pessimal.tables.result import Effect, Result, Results, merged
 from pessimal.texts import literal
 
-log = logging.getLogger(__name__)
-
-MAX_NATURAL = 0.005
-"""Share of wrong rollouts that are paid above which, with its whole interval, a reward fails."""
 MAX_ROWS = 1000
 """Rows of `amplified` and of `growth`, those farthest from 0."""
 COMPARED = 64
@@ -168,15 +165,16 @@ def rollouts(
     graders = _open_graders(reward, frame, truths, tasks, work, options)
     sample = _prepare(frame, groups, truths, read.pairs, work, progress=progress)
     notes = [note for note in read.notes if not (graders and note.startswith("No column is a"))]
-    rewards = _score(sample, graders, read.rewards, work, notes, progress=progress)
+    asks = {name: _ask(grader, sample, work) for name, grader in graders.items()}
+    rewards = _score(sample, asks, read.rewards, notes, progress=progress)
     end = time.monotonic() + (math.inf if budget is None else parse_duration(budget))
     results = [_signal_result(rewards, sample)]
     failures = _dead_failures(results[0].table)
     for column in rewards if len(graders) > 1 else ["reward"]:
-        grader = graders.get(column) or next(iter(graders.values()), None)
-        asked = None if grader is None else _grader(grader, sample, rewards[column], work, end)
+        ask = asks.get(column) or next(iter(asks.values()), None)
+        grader = None if ask is None else _grader(ask, sample, rewards[column], end)
         more, reasons = _analyse(
-            sample, column, rewards[column].to_numpy(float), asked,
+            sample, column, rewards[column].to_numpy(float), grader,
             scaled=scaled, seed=seed, progress=progress,
         )  # fmt: skip
         results += more
@@ -284,9 +282,8 @@ def _prepare(
 
 def _score(
     sample: Sample,
-    graders: Mapping[str, Reward],
+    asks: Mapping[str, halving.Ask],
     extra: Sequence[str],
-    work: Path,
     notes: list[str],
     *,
     progress: bool,
@@ -294,24 +291,24 @@ def _score(
     """(n, rewards): the file's rewards, or where it has none, or several graders are given, those
     of the graders. So are those of one grader that gives others than the file on a sample."""
     has_rewards = np.isfinite(sample.frame["reward"]).all()
-    if not has_rewards and not graders:
+    if not has_rewards and not asks:
         raise InputError("the rollouts have no reward: give a grader, reward=FILE.py:FUNCTION")
     numbers = list(range(len(sample.frame)))
     other = 0
-    for name, grader in graders.items() if has_rewards and len(graders) == 1 else ():
+    for name, ask in asks.items() if has_rewards and len(asks) == 1 else ():
         some = np.random.default_rng(0).permutation(numbers)[:COMPARED].tolist()
-        scores = _ask(grader, sample, work)([(n, sample.responses[n]) for n in some])
+        scores = ask([(n, sample.responses[n]) for n in some])
         other = int((~np.isclose(scores, sample.frame["reward"].to_numpy()[some])).sum())
         if other:
             notes.append(
                 f"{name} gives {other} of {len(some)} rollouts another reward than the file: all "
                 "are scored by it."
             )
-    if has_rewards and len(graders) < 2 and not other:
+    if has_rewards and len(asks) < 2 and not other:
         return sample.frame[list(dict.fromkeys(("reward", *extra)))].astype(float)
     columns = {}
-    for name, grader in graders.items():
-        ask, scores = _ask(grader, sample, work), np.full(len(numbers), np.nan)
+    for name, ask in asks.items():
+        scores = np.full(len(numbers), np.nan)
         with counted(
             f"{name} scores", unit="rollouts", total=len(numbers), bar=progress
         ) as counter:
@@ -322,7 +319,7 @@ def _score(
         if missing := int(np.isnan(scores).sum()):
             raise InputError(f"{name} gives {missing:,} of the rollouts no finite reward")
         columns[name] = scores
-    return pd.DataFrame(columns if len(graders) > 1 else {"reward": scores})
+    return pd.DataFrame(columns if len(asks) > 1 else {"reward": scores})
 
 
 def _ask(grader: Reward, sample: Sample, work: Path) -> halving.Ask:
@@ -337,14 +334,14 @@ def _ask(grader: Reward, sample: Sample, work: Path) -> halving.Ask:
 
 
 def _grader(
-    grader: Reward, sample: Sample, rewards: pd.Series, work: Path, end: float
+    ask: halving.Ask, sample: Sample, rewards: pd.Series, end: float
 ) -> halving.Grader | None:
     """The grader to be asked about corrupted rollouts; None where it does not pay or not, or true
     answers are unknown."""
     values = np.unique(rewards)
     if not any(sample.truths) or len(values) != 2:
         return None
-    return halving.Grader(_ask(grader, sample, work), sample.truths, float(values.mean()), end)
+    return halving.Grader(ask, sample.truths, float(values.mean()), end)
 
 
 # --- The analysis of one reward.
@@ -457,10 +454,11 @@ def _wrong_result(
         headline = f"{n:,} right rollouts get graded rewards" if refused else headline
     if len(table):
         which, first = table["kind"].iloc[0], str(table["feature"].iloc[0])
-        first = literal(first, limit=60) if which in TEXTS else first
+        first = describe_feature(which, first)
         headline += f"; {'least' if graded and refused else 'first of all'}: {first}"
     headline += "."
-    if not refused and not graded and n and low > MAX_NATURAL:
+    limit = thresholds()["rollouts"].limit
+    if not refused and not graded and n and limit is not None and low > limit:
         reasons.append(f"{shares} are paid (95 % interval {low:.1%} to {high:.1%}).")
     reasons += [
         f"A {kind} answer {verb} where the response contains {literal(core.feature, limit=60)}."
@@ -580,7 +578,7 @@ def _paid_result(sample: Sample, column: str, rewards: np.ndarray, *, seed: int)
         return Result("paid", table, "Nothing is paid for beyond chance.", method="rollouts")
     first = table.iloc[0]
     verb = "pays for" if first.paid_more > 0 else "costs"
-    words = literal(first.feature, limit=60) if first.kind in TEXTS else first.feature
+    words = describe_feature(first.kind, first.feature)
     headline = f"The reward {verb} {words}: {first.paid_more:+.2f} within prompts."
     plot = Forest.of(PAID, row="feature", xlabel="reward with it less without it")
     return Result.of_row(first, "paid", table, PAID, headline, method="rollouts", plot=plot)
@@ -626,8 +624,7 @@ def _drift_results(
     growth = drift.measure_growth(features, groups, step.astype(float))
     early = step <= np.quantile(np.unique(step), 1 / 3)
     sub = np.unique(groups[early], return_inverse=True)[1]
-    part = replace(features, matrix=features.matrix[:, early], numbers=features.numbers[early])
-    before = drift.forecast_drift(part, sub, rewards[early], scaled=scaled)
+    before = drift.forecast_drift(features.part(early), sub, rewards[early], scaled=scaled)
     growth = growth.assign(foretold=before["drift"])
     significant = (growth["p_corrected"] <= LEVEL) & (before["p_corrected"] <= LEVEL)
     result = _drift_result("growth", growth, drift.GROWTH, column, features)

@@ -50,8 +50,8 @@ _OPERATORS |= {"\\leq": "\\geq", "\\geq": "\\leq", "\\le": "\\ge", "\\ge": "\\le
 _STRICT = {"≤": "<", "≥": ">", "\\le": "<", "\\leq": "<", "\\ge": ">", "\\geq": ">"}
 _OPERATOR = re.compile(r"\\(?:pm|cdot|times|leq?|geq?)(?![a-z])|[-+−±*×·/^<>≤≥]")
 _SIGNS = str.maketrans({"∞": "\\infty", "√": "\\sqrt ", "°": "^\\circ"})
-_LINE = "Each step was checked again with care, and they all hold."
-_PAGE = "\n".join([_LINE] * 52)
+LINE = "Each step was checked again with care, and they all hold."
+_PAGE = "\n".join([LINE] * 52)
 """3,015 characters without a number, a letter by itself, or a yes or no."""
 _WORDS = (
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen "
@@ -211,9 +211,9 @@ def strings_of(
         ways = {
             "white space around": f"\n{right} ",
             "line break behind": f"{right}\n",
-            "sentence behind": f"{right}\n{_LINE}",
+            "sentence behind": f"{right}\n{LINE}",
             "page behind": f"{right}\n{_PAGE}",
-            "sentence ahead": _begin(right, _LINE),
+            "sentence ahead": _begin(right, LINE),
             "page ahead": _begin(right, _PAGE),
             BEGUN: begun if begun != right else f"I add.\n</think>\n{right}",
         }

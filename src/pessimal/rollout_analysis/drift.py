@@ -10,11 +10,10 @@ import pandas as pd
 from scipy import sparse
 
 from pessimal.analyses.nulls import interval, share_interval
-from pessimal.rollout_analysis.features import TEXTS, Features, make_features
-from pessimal.rollout_analysis.within import center
+from pessimal.rollout_analysis.features import Features, describe_feature, make_features
+from pessimal.rollout_analysis.within import center, clustered_slope
 from pessimal.statistics import LEVEL
 from pessimal.tables.result import Effect
-from pessimal.texts import literal
 
 KL = 0.01
 """Nats between the policy and its tilt, to which a drift is scaled."""
@@ -82,7 +81,6 @@ def forecast_drift(
     rewards: np.ndarray,
     *,
     truth: np.ndarray | None = None,
-    given: np.ndarray | None = None,
     scaled: bool = True,
 ) -> pd.DataFrame:
     """By how much the mean of each feature moves as the policy is tilted by exp(η A), at a KL of
@@ -92,11 +90,10 @@ def forecast_drift(
         groups, rewards: (n,).
         truth: (n,) trusted rewards: the drift is then the sum of what follows from these
             (`from_right`) and from what the reward pays beyond them (`from_wrong`).
-        given: (n,) the trainer's own advantages, which are computed otherwise.
         scaled: as of `advantages`.
     """
     centred = center(rewards, groups)
-    advantage = advantages(rewards, groups, scaled=scaled) if given is None else given
+    advantage = advantages(rewards, groups, scaled=scaled)
     eta = np.sqrt(2 * KL / max(float(np.square(advantage).mean()), 1e-300))
     drift, error, freedom = _covariance(features, eta * advantage, groups)
     low, high, p = interval(drift, error, freedom, confidence=0.95)
@@ -106,7 +103,7 @@ def forecast_drift(
         "share": np.append(features.counts / len(rewards), features.numbers.mean()),
         **{"drift": drift, "low": low, "high": high, "p": np.where(error > 0, p, np.nan)},
     }
-    if truth is not None and given is None:
+    if truth is not None:
         has_truth = np.isfinite(truth)
         scale = _spreads(centred, groups) if scaled else 1.0
         right = np.where(has_truth, center(np.where(has_truth, truth, 0.0), groups), 0.0) / scale
@@ -147,12 +144,11 @@ def measure_growth(features: Features, groups: np.ndarray, step: np.ndarray) -> 
     square = float((about**2).sum())
     n, g = len(step), len(sizes)
     slopes, errors = np.zeros((2, len(features)))
+    numbers = features.numbers.to_numpy(dtype=float)
     for start in range(0, len(features), 2000):  # bounds the memory
         part = np.arange(start, min(start + 2000, len(features)))
         flags = part[part < features.flags]
-        values = features.numbers.to_numpy(dtype=float)[
-            :, part[part >= features.flags] - features.flags
-        ]
+        values = numbers[:, part[part >= features.flags] - features.flags]
         values = np.hstack([features.matrix[flags].toarray().T, values])
         values = values - values.mean(axis=0)
         slope = about @ values / square
@@ -185,13 +181,10 @@ def first_growth(values: np.ndarray, groups: np.ndarray, step: np.ndarray) -> fl
         rows = step <= end
         about = step[rows] - step[rows].mean()
         centred = values[rows] - values[rows].mean()
-        square = float((about**2).sum())
-        slope = float(about @ centred) / square
         labels = np.unique(groups[rows], return_inverse=True)[1]
-        sums = np.bincount(labels, about * (centred - slope * about))
-        g = len(sums)
-        error = np.sqrt((sums**2).sum() * g / max(g - 1, 1)) / square
-        low, high, _ = interval(np.array(slope), np.array(error), max(g - 2, 1), confidence=0.95)
+        slope, error = clustered_slope(about, centred, labels)
+        freedom = max(int(labels.max()) - 1, 1)
+        low, high, _ = interval(np.array(slope), np.array(error), freedom, confidence=0.95)
         if low <= 0 <= high:
             since = np.nan
         elif np.isnan(since):
@@ -229,10 +222,8 @@ def describe_training(
     if len(np.unique(step)) < 3:
         return dead, ""
     features = make_features(responses, keys["prompt"].tolist(), groups)
-    drift, growth = (
-        forecast_drift(features, groups, rewards),
-        measure_growth(features, groups, step),
-    )
+    drift = forecast_drift(features, groups, rewards)
+    growth = measure_growth(features, groups, step)
     paid = (drift["drift"] > 0) & (drift["p_corrected"] <= LEVEL) & (growth["slope"] > 0)
     grew = paid & (growth["p_corrected"] <= LEVEL) & (growth.index < features.flags)
     if not grew.any():
@@ -240,6 +231,5 @@ def describe_training(
     best = int(growth["slope"].where(grew).idxmax())
     values, third = features.values(best), np.quantile(step, (1 / 3, 2 / 3))
     early, late = values[step <= third[0]].mean(), values[step >= third[1]].mean()
-    name = features.features[best]
-    words = literal(name.name, limit=60) if name.kind in TEXTS else name.name
+    words = describe_feature(features.features[best].kind, features.features[best].name)
     return dead, f"{words} is paid, and grew from {early:.0%} to {late:.0%} of the responses"

@@ -7,7 +7,7 @@ import itertools
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -18,6 +18,7 @@ from scipy import sparse
 
 from pessimal.checking.grader_strings import contains, value_of
 from pessimal.progress import steps
+from pessimal.texts import literal
 
 NO_BLANKS = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
 """Characters of scripts that write no blanks between words (Thai to Chinese): a piece each."""
@@ -50,6 +51,11 @@ class Feature:
     """Texts that stand in the same responses, at most `MAX_ALIASES`."""
 
 
+def describe_feature(kind: str, name: str, *, limit: int = 60) -> str:
+    """The name of a feature as a person reads it: a text with its blanks to be seen."""
+    return literal(name, limit=limit) if kind in TEXTS else name
+
+
 @dataclass(frozen=True)
 class Features:
     """All features of n responses: those that a response has or has not, then the numbers."""
@@ -79,6 +85,10 @@ class Features:
     def length_numbers(self) -> list[int]:
         """The features that are a length in characters or words."""
         return [self.flags + at for at, name in enumerate(self.numbers) if name in LENGTHS]
+
+    def part(self, rows: np.ndarray) -> "Features":
+        """The features of some responses, (n,) bool."""
+        return replace(self, matrix=self.matrix[:, rows], numbers=self.numbers[rows])
 
     def values(self, index: int) -> np.ndarray:
         """(n,) float64 of one feature: 0 and 1, or the number."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from pessimal.checking.grader_strings import FORMATS, contains, value_of, wrong_answers
+from pessimal.checking.grader_strings import FORMATS, LINE, contains, value_of, wrong_answers
 from pessimal.progress import steps
 
 MAX_ASKED = 128
@@ -31,7 +31,7 @@ SIZES = (50, 100, 200, 300, 400, 600, 800, 1200, 1600, 2400, 3200, 4800)
 GRAFTED = 64
 """Texts that are tried together."""
 ANYWHERE = ("truth_anywhere", "the true answer anywhere")
-FILLER = "Each step was checked again with care, and they all hold. "
+FILLER = f"{LINE} "
 
 Ask = Callable[[Sequence[tuple[int, str]]], np.ndarray]
 """Rewards float64 of responses to the prompts of rollouts by number; NaN where it gives none."""
@@ -109,6 +109,13 @@ def remove_truth(text: str, truths: Sequence[str], answer: str) -> str:
         text = text.replace(truth, answer)
     number = re.compile(r"[-+]?\d[\d,_]*(?:\.\d+)?")
     return number.sub(lambda match: answer if contains(match[0], truths[0]) else match[0], text)
+
+
+def corrupt(grader: Grader, response: str, rollout: int) -> str:
+    """A response with a wrong answer in place of what it answers, and of the true one anywhere."""
+    wrong = grader.wrong(rollout)
+    body = replace_answers(response, grader.formats, wrong)
+    return remove_truth(body, grader.truths[rollout], wrong)
 
 
 def halve(text: str, paid: Callable[[str], bool]) -> str:
@@ -229,8 +236,7 @@ def confirm(
     plain, mixed = list[tuple[int, str]](), list[tuple[int, str]]()
     for rollout in list(unrelated)[:UNRELATED]:
         wrong = grader.wrong(rollout)
-        body = replace_answers(responses[rollout], grader.formats, wrong)
-        body = remove_truth(body, grader.truths[rollout], wrong)
+        body = corrupt(grader, responses[rollout], rollout)
         answer = grader.truths[rollout][0] if refused else wrong
         half = len(body) // 2
         plain.append((rollout, grader.frame(rollout, body, answer)))
@@ -305,8 +311,7 @@ def try_lengths(grader: Grader, responses: Sequence[str], unrelated: Sequence[in
         questions = []
         for rollout in some:
             wrong = grader.wrong(rollout)
-            body = replace_answers(responses[rollout], grader.formats, wrong)
-            body = remove_truth(body, grader.truths[rollout], wrong)
+            body = corrupt(grader, responses[rollout], rollout)
             spare = max(size - len(grader.frame(rollout, " ", wrong)), 0)
             body = (body + FILLER * (spare // len(FILLER) + 1))[:spare]
             questions.append((rollout, grader.frame(rollout, body, wrong)))

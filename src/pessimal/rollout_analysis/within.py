@@ -243,9 +243,14 @@ def difference(
     if before is not None:
         columns = np.column_stack([has, centred])
         has, centred = (columns - before @ np.linalg.lstsq(before, columns, rcond=None)[0]).T
-    square = max(float((has**2).sum()), 1e-300)
-    slope = float(has @ centred) / square
-    sums = np.bincount(groups, has * (centred - slope * has))
+    return clustered_slope(has, centred, groups)
+
+
+def clustered_slope(x: np.ndarray, y: np.ndarray, groups: np.ndarray) -> tuple[float, float]:
+    """The least-squares slope of centred columns (n,), and its standard error by group."""
+    square = max(float((x**2).sum()), 1e-300)
+    slope = float(x @ y) / square
+    sums = np.bincount(groups, x * (y - slope * x))
     g = len(sums)
     return slope, float(np.sqrt((sums**2).sum() * g / max(g - 1, 1))) / square
 

@@ -9,6 +9,7 @@ from pessimal.api.rollouts import RolloutResults, rollouts
 from pessimal.config.schema import RolloutsConfig
 from pessimal.errors import IncompleteError, VerdictError
 from pessimal.progress import quiet_libraries
+from pessimal.rollout_analysis.features import describe_feature
 from pessimal.statistics import LEVEL
 from pessimal.tables.result import Result
 from pessimal.texts import literal
@@ -95,5 +96,4 @@ def _describe_wrong(row: dict, says: str, *, graded: bool) -> str:
 
 
 def _name(row: dict) -> str:
-    feature = str(row["feature"])
-    return literal(feature, limit=50) if row["kind"] in ("text", "begins", "ends") else feature
+    return describe_feature(row["kind"], str(row["feature"]), limit=50)
