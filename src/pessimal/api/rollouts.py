@@ -653,7 +653,8 @@ def _drift_result(
     columns = list[np.ndarray]()
     for index in order[:MAX_LOOKED_AT].tolist():
         values = features.values(index)
-        if all(abs(np.corrcoef(values, other)[0, 1]) < ALIKE for other in columns):
+        values = (values - values.mean()) / max(values.std() * len(values) ** 0.5, 1e-300)
+        if all(abs(values @ other) < ALIKE for other in columns):
             unlike.append(index)
             columns.append(values)
     count = int(holds.sum())

@@ -112,25 +112,25 @@ def forecast_drift(
     return DRIFT.correct(pd.DataFrame(columns).assign(n=len(rewards)))
 
 
+def _sums_by_group(features: Features, weights: np.ndarray, groups: np.ndarray) -> sparse.csr_array:
+    """(features, groups) sums of a feature times weights (n,), those that are 0 left out."""
+    member = sparse.csr_array((weights, (np.arange(len(groups)), groups)))
+    numbers = sparse.csr_array(features.numbers.to_numpy(dtype=float).T) @ member
+    sums = sparse.vstack([sparse.csr_array(features.matrix) @ member, numbers], format="csr")
+    sums.data[np.abs(sums.data) < 1e-12] = 0.0
+    sums.eliminate_zeros()
+    return sums
+
+
 def _covariance(
     features: Features, weights: np.ndarray, groups: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(features,) mean products with weights (n,) whose mean in each group is 0, their standard
     errors by group, and the degrees of freedom: the groups that a product is not 0 in, less one."""
-    n, sizes = len(weights), np.bincount(groups)
-    member = sparse.csr_matrix((weights, (np.arange(n), groups)), shape=(n, len(sizes)))
-    sums = (features.matrix @ member).tocsr()
-    squares = sums.multiply(sums).sum(axis=1)
-    numbers = features.numbers.to_numpy(dtype=float) * weights[:, None]
-    by_group = np.array([np.bincount(groups, column) for column in numbers.T])
-    by_group = by_group.reshape(-1, len(sizes)).T
-    mean = np.append(np.asarray(sums.sum(axis=1)).ravel(), by_group.sum(axis=0)) / n
-    square = np.append(np.asarray(squares).ravel(), np.square(by_group).sum(axis=0)) / n**2
-    g = len(sizes)
-    sums.data[np.abs(sums.data) < 1e-12] = 0.0
-    sums.eliminate_zeros()
-    taking_part = np.append(sums.getnnz(axis=1), np.count_nonzero(by_group, axis=0))
-    freedom = np.maximum(taking_part - 1, 1)
+    sums = _sums_by_group(features, weights, groups)
+    n, g = len(weights), sums.shape[1]
+    mean, square = sums.sum(axis=1) / n, sums.power(2).sum(axis=1) / n**2
+    freedom = np.maximum(sums.count_nonzero(axis=1) - 1, 1)
     if g == 1:
         return mean, np.full(len(mean), np.nan), freedom
     error = np.sqrt(np.maximum(square - mean**2 / g, 0.0) * g / (g - 1))
@@ -140,33 +140,26 @@ def _covariance(
 def measure_growth(features: Features, groups: np.ndarray, step: np.ndarray) -> pd.DataFrame:
     """The slope of each feature's mean on the step, between prompts, with errors by group; a
     feature that few groups have has as few degrees of freedom."""
-    about, sizes = step - step.mean(), np.bincount(groups)
-    square = float((about**2).sum())
-    n, g = len(step), len(sizes)
-    slopes, errors = np.zeros((2, len(features)))
-    numbers = features.numbers.to_numpy(dtype=float)
-    for start in range(0, len(features), 2000):  # bounds the memory
-        part = np.arange(start, min(start + 2000, len(features)))
-        flags = part[part < features.flags]
-        values = numbers[:, part[part >= features.flags] - features.flags]
-        values = np.hstack([features.matrix[flags].toarray().T, values])
-        values = values - values.mean(axis=0)
-        slope = about @ values / square
-        left = about[:, None] * (values - np.outer(about, slope))
-        sums = np.add.reduceat(left, np.flatnonzero(np.append(True, groups[1:] != groups[:-1])))
-        slopes[part] = slope
-        errors[part] = np.sqrt((sums**2).sum(axis=0) * g / max(g - 1, 1)) / square
-    member = sparse.csr_matrix((np.ones(n, np.float32), (np.arange(n), groups)))
-    holding = np.append((features.matrix @ member).getnnz(axis=1), [g] * features.numbers.shape[1])
-    low, high, p = interval(slopes, errors, np.maximum(holding - 2, 1), confidence=0.95)
+    about, n = step - step.mean(), len(step)
+    sums = _sums_by_group(features, about, groups)
+    g, square = sums.shape[1], float((about**2).sum())
+    mean = np.append(features.counts / n, features.numbers.mean())
+    slope = sums.sum(axis=1) / square
+    # A group's part of the error is its sum less mean * first less slope * second.
+    first, second = np.bincount(groups, about), np.bincount(groups, about**2)
+    line = np.square(np.outer(mean, first) + np.outer(slope, second)).sum(axis=1)
+    parts = sums.power(2).sum(axis=1) - 2 * (mean * (sums @ first) + slope * (sums @ second)) + line
+    error = np.sqrt(np.maximum(parts, 0.0) * g / max(g - 1, 1)) / square
+    freedom = np.maximum(sums.count_nonzero(axis=1) - 2, 1)
+    low, high, p = interval(slope, error, freedom, confidence=0.95)
     table = pd.DataFrame(
         {
             "feature": [feature.name for feature in features.features],
             "kind": [feature.kind for feature in features.features],
-            "slope": slopes,
+            "slope": slope,
             "low": low,
             "high": high,
-            "p": np.where(errors > 0, p, np.nan),
+            "p": np.where(error > 0, p, np.nan),
             "n": n,
         }
     )

@@ -6,6 +6,7 @@ Knows texts and which prompt a response is to. Knows no reward.
 import itertools
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -391,6 +392,7 @@ COUNTS: dict[str, re.Pattern[str]] = {
     "refusals": re.compile(r"I(?:'m| am)? (?:can(?:'|no)t|unable|won't)\b"),
 }
 BEYOND_ASCII = ("emoji", "letters beyond Latin")
+CAPITAL, DIGIT = re.compile("[A-Z]"), re.compile("[0-9]")
 WORDS: dict[str, frozenset[str]] = {
     "hedges": frozenset(
         {"approximately", "appears", "likely", "maybe", "might", "perhaps", "possibly"}
@@ -408,9 +410,11 @@ ENDED = re.compile(r"[.!?…。！？)\]}>\"'”’*`|$\\:;0-9-]\s*\Z")
 
 def measure_shape(text: str, prompt: str) -> dict[str, float]:
     """The numbers of one response: its length, counts of what stands in it, and shares."""
-    words = text.split()
-    plain = [word.strip('.,;:!?()*"').lower() for word in words]
+    words, lower = text.split(), text.lower()
+    counts = Counter(word.strip('.,;:!?()*"') for word in lower.split())
     prompt_words, pairs, ascii = set(prompt.split()), set(pairwise(words)), text.isascii()
+    capitals = len(CAPITAL.findall(text)) if ascii else sum(map(str.isupper, text))
+    digits = len(DIGIT.findall(text)) if ascii else sum(map(str.isdigit, text))
     return {
         "characters": len(text),
         "words": len(words),
@@ -421,9 +425,9 @@ def measure_shape(text: str, prompt: str) -> dict[str, float]:
             name: 0 if ascii and name in BEYOND_ASCII else len(pattern.findall(text))
             for name, pattern in COUNTS.items()
         },
-        **{name: sum(word in some for word in plain) for name, some in WORDS.items()},
-        "share of capitals": sum(map(str.isupper, text)) / max(len(text), 1),
-        "share of digits": sum(map(str.isdigit, text)) / max(len(text), 1),
+        **{name: sum(counts[word] for word in some) for name, some in WORDS.items()},
+        "share of capitals": capitals / max(len(text), 1),
+        "share of digits": digits / max(len(text), 1),
         "repeated word pairs": 1 - len(pairs) / (len(words) - 1) if len(words) > 1 else 0.0,
         "words of the prompt": sum(word in prompt_words for word in words) / max(len(words), 1),
         "cut off": float(not ENDED.search(text[-20:])),
