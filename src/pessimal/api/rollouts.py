@@ -28,6 +28,7 @@ from pessimal.progress import counted
 from pessimal.rewards.base import Reward
 from pessimal.rewards.callable import TRUTHS, CallableReward, read_tasks, truths_of
 from pessimal.rollout_analysis import drift, halving
+from pessimal.rollout_analysis.columns import sort_by_group
 from pessimal.rollout_analysis.features import (
     TEXTS,
     Features,
@@ -161,7 +162,12 @@ def rollouts(
     in_memory = isinstance(source, pd.DataFrame)
     read = (rollouts_of if in_memory else read_rollouts)(source, names, where)
     label = name or ("rollouts" if in_memory else Path(source).name.split(".")[0])
-    frame, groups = _sort_by_group(read.frame)
+    frame, groups = sort_by_group(read.frame)
+    if np.bincount(groups).max() < 2:
+        raise InputError(
+            f"each of the {len(frame):,} prompts has one rollout, and rewards are compared within "
+            "prompts: give several rollouts of each, or name what they share by columns.group=NAME"
+        )
     key = hashlib.sha256(pd.util.hash_pandas_object(frame, index=False).to_numpy().tobytes())
     key.update(str(tokenizer).encode())
     tokenize = None if tokenizer is None else _token_spans(policy_tokenizer(tokenizer, cache=cache))
@@ -207,20 +213,6 @@ def rollouts(
 
 
 # --- Before the analysis.
-
-
-def _sort_by_group(frame: pd.DataFrame) -> tuple[pd.DataFrame, np.ndarray]:
-    """The rollouts with those of one prompt at one step beside one another, and their group (n,).
-    InputError where no prompt has several."""
-    keys = ["step", "group"] if "step" in frame else ["group"]
-    groups = frame.groupby(keys, sort=True).ngroup().to_numpy()
-    if np.bincount(groups).max() < 2:
-        raise InputError(
-            f"each of the {len(frame):,} prompts has one rollout, and rewards are compared within "
-            "prompts: give several rollouts of each, or name what they share by columns.group=NAME"
-        )
-    order = np.argsort(groups, kind="stable")
-    return frame.iloc[order].reset_index(drop=True), groups[order]
 
 
 def _token_spans(tokenizer: Any) -> Callable[[str], list[tuple[int, int]]]:

@@ -10,6 +10,7 @@ import pandas as pd
 from scipy import sparse
 
 from pessimal.analyses.nulls import interval, share_interval
+from pessimal.rollout_analysis.columns import sort_by_group
 from pessimal.rollout_analysis.features import Features, describe_feature, make_features
 from pessimal.rollout_analysis.within import center, clustered_slope
 from pessimal.statistics import LEVEL
@@ -206,15 +207,13 @@ def describe_training(
     Args:
         responses, prompts, rewards, step: (n,); rollouts of one prompt at one step are a group.
     """
-    order = np.lexsort((np.array(prompts, dtype=object), step))
-    keys = pd.DataFrame({"step": step, "prompt": prompts}).iloc[order]
-    groups = keys.groupby(["step", "prompt"], sort=False).ngroup().to_numpy()
-    responses = [responses[n] for n in order]
-    rewards, step = rewards[order], step[order].astype(float)
+    columns = {"response": responses, "group": prompts, "reward": rewards, "step": step}
+    frame, groups = sort_by_group(pd.DataFrame(columns))
+    rewards, step = (frame[name].to_numpy(float) for name in ("reward", "step"))
     dead = float(describe_signal(pd.DataFrame({"reward": rewards}), groups)["dead"].iloc[0])
     if len(np.unique(step)) < 3:
         return dead, ""
-    features = make_features(responses, keys["prompt"].tolist(), groups)
+    features = make_features(frame["response"].tolist(), frame["group"].tolist(), groups)
     drift = forecast_drift(features, groups, rewards)
     growth = measure_growth(features, groups, step)
     paid = (drift["drift"] > 0) & (drift["p_corrected"] <= LEVEL) & (growth["slope"] > 0)
