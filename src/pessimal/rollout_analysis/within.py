@@ -60,24 +60,30 @@ class Within:
         rows = np.ones(len(groups), bool) if rows is None else rows
         self.features, self.rows = features, np.flatnonzero(rows)
         self.groups = np.unique(groups[self.rows], return_inverse=True)[1]
-        self.matrix = features.matrix[:, self.rows]
+        self.matrix = features.matrix if rows.all() else features.matrix[:, self.rows]
         self.sizes = np.bincount(self.groups)
         n = len(self.rows)
         member = sparse.csr_matrix((np.ones(n, np.float32), (np.arange(n), self.groups)))
-        varies = (self.matrix @ member).tocsr()  # counts (flags, groups), then their spreads
-        varies.data -= varies.data**2 / self.sizes[varies.indices]
+        flags_vary, spreads = [sparse.csr_matrix((0, len(self.sizes)), dtype=bool)], []
+        for start in range(0, features.flags, PART):
+            varies = self.matrix[start : start + PART] @ member  # counts, then their spreads
+            varies.data -= varies.data**2 / self.sizes[varies.indices]
+            spreads.append(np.asarray(varies.sum(axis=1)).ravel())
+            varies.data = varies.data > 1e-6
+            varies.eliminate_zeros()
+            flags_vary.append(varies)
+        self._flags_vary = sparse.vstack(flags_vary, format="csr")
+        """(flags, groups) bool."""
         self.numbers = center(features.numbers.to_numpy(dtype=float)[self.rows], self.groups)
         square = np.square(self.numbers).sum(axis=0)
-        self.spread = np.concatenate([np.asarray(varies.sum(axis=1)).ravel(), square])
+        self.spread = np.concatenate([*spreads, square])
         """(features,) sums of squares of a feature less its means in groups."""
-        varies.data = (varies.data > 1e-6).astype(np.float32)
-        self._flags_vary = varies
         moves = [np.bincount(self.groups, column**2) > 1e-12 for column in self.numbers.T]
         self._numbers_vary = np.array(moves, dtype=float).reshape(-1, len(self.sizes))
 
     def live(self, rewards: np.ndarray) -> np.ndarray:
         """(features,) groups in which both a feature and the rewards (n,) vary."""
-        spread = np.bincount(self.groups, center(rewards, self.groups) ** 2) > 1e-12
+        spread = (np.bincount(self.groups, center(rewards, self.groups) ** 2) > 1e-12).astype(float)
         return np.append(self._flags_vary @ spread, self._numbers_vary @ spread).astype(int)
 
     def phi(self, rewards: np.ndarray) -> np.ndarray:
