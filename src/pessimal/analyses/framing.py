@@ -387,8 +387,8 @@ def _scatter(points: pd.DataFrame) -> Result:
         diagonal=True,
         equal=True,
         data=points,
-        xlabel="reward on the first prompt (SD over both prompts)",
-        ylabel="on the second",
+        xlabel="reward on {first} (SD over both prompts)",
+        ylabel="reward on {second}",
     )
     return Result("prompt_scatter", outermost, plot=plot, method="framing")
 

@@ -15,7 +15,7 @@ from pessimal.analyses.agreement import tau_matrix
 from pessimal.analyses.analysis import Needs, Options, analysis, by_prompt, strongest
 from pessimal.analyses.nulls import permutation_p
 from pessimal.errors import TableError
-from pessimal.plots import Forest, Heatmap, Scatter
+from pessimal.plots import Heatmap, Scatter
 from pessimal.statistics import LEVEL
 from pessimal.tables.result import Effect, Estimate, Result, weight_of
 from pessimal.tables.table_set import TableSet
@@ -262,9 +262,6 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             "rsa",
             table,
             headline,
-            Forest.of(
-                coefficient, row="factor", data=estimated, xlabel="standardised coefficient β"
-            ),
             # What models have in common comes after whatever was tested of what they want.
             weight=weight_of(best["mantel_r"], share=1 / 2),
             estimate=effect.at(best),

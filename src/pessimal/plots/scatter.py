@@ -42,8 +42,8 @@ def scatter(plot: Scatter, table: pd.DataFrame) -> Figure:
         columns=plot.across,
         left=left,
         below=0.42 if plot.axes else 0.24 if plot.xlabel else 0.08,
-        xlabel=plot.xlabel,
-        ylabel=plot.ylabel,
+        xlabel=plot.xlabel.format_map(table.iloc[0] if len(table) else {}),
+        ylabel=plot.ylabel.format_map(table.iloc[0] if len(table) else {}),
         handles=style.key(looks, **line) if plot.line or not many else [],
     )
     # A group may be too small for a line.

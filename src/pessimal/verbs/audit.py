@@ -1,6 +1,7 @@
 """`pessimal audit`: one command before a training; a verdict per check, and an exit code."""
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -122,7 +123,9 @@ def _print(document: Mapping[str, Any]) -> None:
             idle.append(name)
         elif row.get("verdict", NOT_MEASURED) == NOT_MEASURED and row["value"] is None:
             reason = f"{row['evidence'].rstrip('.')}."
-            reason += f" Type: {row['command']}" if row["command"] else ""
+            if row["command"]:
+                audits = re.match(r"pessimal audit \S+ (.*)", row["command"])
+                reason += f" Add: {audits[1]}" if audits else f" Type: {row['command']}"
             table.add_row(Text("not measured", "dim"), name, Text(reason, "dim"))
     show(table)
     if idle:

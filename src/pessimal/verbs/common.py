@@ -226,6 +226,8 @@ def write_out(text: str) -> None:
 
 
 HEADLINES = 6
+PRINTED: set[Path] = set()
+"""Paths that were printed."""
 """Printed at the end of a verb."""
 
 
@@ -263,8 +265,10 @@ def number(result: Result) -> str:
 
 
 def print_path(path: Path) -> None:
-    """Print the path of an artifact, last, on stdout."""
-    write_out(str(path))
+    """Print the path of an artifact, last, on stdout; one that the jobs of a sweep share once."""
+    if not in_sweep() or path not in PRINTED:
+        write_out(str(path))
+    PRINTED.add(path)
 
 
 def show(renderable: object) -> None:
