@@ -42,7 +42,7 @@ from pessimal.rollout_analysis.readers import read_rollouts, rollouts_of
 from pessimal.rollout_analysis.within import SAME, Within, contain, name_paid, select_forward
 from pessimal.scoring.texts import text_scorer
 from pessimal.statistics import LEVEL
-from pessimal.tables.result import Effect, Result, Results, merged
+from pessimal.tables.result import Effect, Estimate, Result, Results, merged
 from pessimal.texts import literal
 
 MAX_ROWS = 1000
@@ -54,6 +54,8 @@ MIN_GRAFTED = 0.005
 BATCH = 256
 MAX_LOOKED_AT, MAX_SHOWN, ALIKE = 300, 12, 0.5
 """Rows among which those of a figure are sought, how many it has, and their largest correlation."""
+P_BOUNDS = (0.0001, 0.001, 0.01, 0.05)
+"""Bounds of a p value: the smallest at which an interval of that level excludes the limit."""
 MAX_WRONG = 5
 """Features that go with wrong payment that are listed."""
 WRONG = (
@@ -477,8 +479,14 @@ def _wrong_result(
         if core.kind == "text"
     ]
     reasons += [f"A {kind} answer {verb}: {core.feature}." for core in cores if core.kind != "text"]
+    estimate = None
+    if n and not graded and not refused and limit is not None:
+        lows = {p: share_interval(rated, sample.groups[rows], 1 - p)[1] for p in P_BOUNDS}
+        p = next((p for p, least in lows.items() if least > limit), None)
+        label = "share of wrong rollouts that is paid"
+        estimate = Estimate(label, rate, n, "rollouts", low, high, p, null=limit)
     result = Result(
-        name, table, headline, method="rollouts", weight=float(len(table) > 0),
+        name, table, headline, method="rollouts", weight=3.0 * (len(table) > 0), estimate=estimate,
         summary={f"{name}/rate": rate, f"{name}/low": low, f"{name}/high": high, f"{name}/n": n,
                  f"{name}/graded": graded},
     )  # fmt: skip

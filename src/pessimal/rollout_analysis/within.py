@@ -271,7 +271,7 @@ def name_paid(
 ) -> list[dict[str, float]]:
     """Features that one half of the prompts selects, lengths first, and that the other half
     confirms, given those before: its own difference of rewards with the 95 % interval, and p by
-    permutation, corrected by Holm over all that either half selects.
+    permutation, corrected by Holm over all that either half selects. The interval excludes 0, too.
 
     Source: Wasserman & Roeder 2009 (screen on one part, test on the other).
     """
@@ -307,7 +307,8 @@ def name_paid(
             before = np.column_stack([before, center(values, other.groups)])
     for row, p in zip(rows, holm(pd.Series([row["p"] for row in rows], dtype=float)), strict=True):
         row["p_corrected"] = p
-    return _drop_twins(features, groups, [row for row in rows if row["p_corrected"] <= LEVEL])
+    rows = [row for row in rows if row["p_corrected"] <= LEVEL and row["low"] * row["high"] > 0]
+    return _drop_twins(features, groups, rows)
 
 
 def _drop_twins(
