@@ -182,12 +182,12 @@ def names_of(model: str) -> tuple[str, ...]:
     return (*names, *(name + step[0] for name in names)) if step else names
 
 
-def answering(asked: Sequence[str], there: Iterable[str]) -> list[str]:
-    """Models `asked` for under any of their names, as the models that are `there` are called; a
-    name that none answers to stays as it is."""
-    names = {model: names_of(model) for model in sorted(set(there))}
-    matches = {name: [model for model in names if name in names[model]] for name in asked}
-    return list(dict.fromkeys(model for name in asked for model in matches[name] or [name]))
+def match_names(queries: Sequence[str], models: Iterable[str]) -> list[str]:
+    """The names in `models` of the models that are queried by any of their names; a query that
+    fits no model stays as it is."""
+    names = {model: names_of(model) for model in sorted(set(models))}
+    matches = {name: [model for model in names if name in names[model]] for name in queries}
+    return list(dict.fromkeys(model for name in queries for model in matches[name] or [name]))
 
 
 def named_prompts(

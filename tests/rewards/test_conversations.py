@@ -57,7 +57,7 @@ def test_scan_gives_the_own_forward_on_the_whole_conversation(tiny_checkpoint):
         assert reward == pytest.approx(own, abs=1e-4)
     assert not np.allclose(table.rows["reward"], plain.rows["reward"])
     assert table.provenance.turns == MESSAGES
-    assert table.provenance.asked == prompt_of(MESSAGES)
+    assert table.provenance.prompt_or_context == prompt_of(MESSAGES)
     assert "system: You are kind." in table.provenance.prompt_text
     assert "turns" not in plain.provenance.fields(), "older tables keep their keys"
     assert table.provenance.key() != plain.provenance.key()

@@ -263,7 +263,7 @@ def test_round_trips_are_those_of_whole_conversations(model, words, slot, writte
         for text in (opened + before, after + "<|end|>")
     )
     frame = Frame(question, prefix, suffix, context=None if slot == "answer" else asked)
-    whole = slot_ids(form, frame.asked, words.rows["text"].tolist())
+    whole = slot_ids(form, frame.prompt_or_context, words.rows["text"].tolist())
     rows = zip(whole, words.rows["candidate_id"], strict=True)
     expected = [frame.inside(ids) == [token] for ids, token in rows]
     assert 0 < sum(expected) < len(expected)

@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 from omegaconf import OmegaConf
 
-from pessimal.catalogue import CONF, answering, models_table, names_of, published_models
+from pessimal.catalogue import CONF, match_names, models_table, names_of, published_models
 from pessimal.errors import InputError
 from pessimal.tables import ModelDescription, read_score_table, write_score_table
 from pessimal.tables.published import (
@@ -426,11 +426,11 @@ def test_a_model_answers_to_every_name_it_has():
         imported.replace("/", "_"),
         imported[8:],
     ):
-        assert answering([name], there) == sorted([imported, scanned])
-    assert answering(["lab--m", "lab_m"], there) == ["lab/m"]
-    assert answering(["m"], there) == ["m"], "a bare name is not every owner's"
-    assert answering(["run"], there) == ["run@step-1000", "run@step-2000"]
-    assert answering(["run@step-1000", "nobody"], there) == ["run@step-1000", "nobody"]
+        assert match_names([name], there) == sorted([imported, scanned])
+    assert match_names(["lab--m", "lab_m"], there) == ["lab/m"]
+    assert match_names(["m"], there) == ["m"], "a bare name is not every owner's"
+    assert match_names(["run"], there) == ["run@step-1000", "run@step-2000"]
+    assert match_names(["run@step-1000", "nobody"], there) == ["run@step-1000", "nobody"]
     assert "S-Gem-27B-v0.2" not in names_of(imported)
 
 

@@ -78,7 +78,9 @@ def joined(policy: ScoreTable, reward: ScoreTable) -> pd.DataFrame:
     """
     mine, other = policy.provenance, reward.provenance
     if mine.prompt_text and other.prompt_text and mine.prompt_text != other.prompt_text:
-        raise TableError(f"the reward was asked something else under this key: {other.asked!r}")
+        raise TableError(
+            f"the reward was asked something else under this key: {other.prompt_or_context!r}"
+        )
     rows = policy.rows.rename(columns={"reward": "log_p"})
     key, rewards = _match_by_key(policy, reward)
     columns = ["reward", *(c for c in ("elo",) if c in rewards and c not in rows)]

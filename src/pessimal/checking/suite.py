@@ -408,7 +408,7 @@ def engines(checked: CheckedNetwork) -> list[Check]:
 def ceiling(checked: CheckedNetwork) -> Check:
     """All rewards, by either path, against the bounds that the head has over all states."""
     bounds, rewards = checked.scorer.bounds(), np.concatenate([checked.own_rewards, checked.fast])
-    if not bounds.known:
+    if not bounds.is_bounded:
         return Check("ceiling", note=f"no bound is known: {bounds.how}")
     note = "The network's own forward does not read its reward as its weights say. Look at its "
     note += "class, or at hooks on it; please report it, with the model's name"

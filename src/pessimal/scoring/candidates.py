@@ -220,7 +220,9 @@ def inputs(
         for start in range(0, len(rows), _AT_ONCE):
             some = rows[start : start + _AT_ONCE]
             texts = candidates.rows["text"].iloc[some].tolist()
-            inputs = slot_ids(conversations, frame.asked, texts, double_bos=mode is Mode.paper)
+            inputs = slot_ids(
+                conversations, frame.prompt_or_context, texts, double_bos=mode is Mode.paper
+            )
             yield from zip(some.tolist(), inputs, strict=True)
 
     def whole_trips(rows: np.ndarray) -> np.ndarray:
@@ -269,7 +271,7 @@ def _near_trips(conversations: Format, frame: Frame, tokens: pd.DataFrame) -> np
     space or look for marks.
     """
     trips = np.zeros(len(tokens), dtype=bool)
-    text = conversations.plain(filled(frame.asked, SENTINEL)) or ""
+    text = conversations.plain(filled(frame.prompt_or_context, SENTINEL)) or ""
     if text.count(SENTINEL) != 1:
         return trips
     before, _, after = text.partition(SENTINEL)
@@ -289,7 +291,7 @@ def _near_trips(conversations: Format, frame: Frame, tokens: pd.DataFrame) -> np
     for row, (token, text, ids) in rows:
         trips[row] = ids == [*ahead, token, *behind] and (
             text.removeprefix(" ").isalnum()
-            or conversations.plain(filled(frame.asked, text)) == before + text + after
+            or conversations.plain(filled(frame.prompt_or_context, text)) == before + text + after
         )
     return trips
 

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from transformers import AttentionInterface, DynamicCache
 
 from pessimal.errors import ModelError
-from pessimal.rewards.heads import Head, head_for, in_float32
+from pessimal.rewards.heads import Head, float32_copy, head_for
 from pessimal.rewards.network import RewardNetwork, backbone_in
 
 if TYPE_CHECKING:
@@ -221,7 +221,7 @@ class Decoder:
             head = kind(network, output=network.reward_output)
         else:
             return None
-        return cls(network, backbone, layers, norm, in_float32(norm), head)
+        return cls(network, backbone, layers, norm, float32_copy(norm), head)
 
     def rewards(
         self,

@@ -167,11 +167,11 @@ class NetworkScanner(Scanner):
             double = provenance.mode == Mode.paper.value
             parts = [part.conversations for part in model.parts]
             self.frames[provenance.key()] = [
-                slot_frame(part, provenance.asked, model.tokenizer, double_bos=double)
+                slot_frame(part, provenance.prompt_or_context, model.tokenizer, double_bos=double)
                 for part in parts
             ]
             if not candidates.is_vocabulary:  # an item that cannot be asked is named now
-                slot_ids(parts[0], provenance.asked, texts, double_bos=double)
+                slot_ids(parts[0], provenance.prompt_or_context, texts, double_bos=double)
         self.loop = Loop(
             trainer=make_trainer(plan.trainer, root=plan.root),
             batch_size=plan.batch_size,
@@ -195,7 +195,7 @@ class NetworkScanner(Scanner):
 
     def _scored(self, provenance: ScoreProvenance) -> _Scored:
         """The passes over all candidates on a prompt: one for all outputs."""
-        if self._last is not None and self._last.prompt == provenance.asked:
+        if self._last is not None and self._last.prompt == provenance.prompt_or_context:
             return self._last
         self._last = None
         model, texts = self.model, self.texts
@@ -241,10 +241,12 @@ class NetworkScanner(Scanner):
         states = None
         if is_first_process():
             states = self._states(frames[0], to_score[0], label=label, folder=folder)
-        self._last = _Scored(provenance.asked, to_score[0], first, exact, rewards, noise, states)
-        if isinstance(provenance.asked, Context):
+        self._last = _Scored(
+            provenance.prompt_or_context, to_score[0], first, exact, rewards, noise, states
+        )
+        if isinstance(provenance.prompt_or_context, Context):
             dtype = Dtype.float32 if noise is not None else model.spec.dtype
-            self._last.slot = self._untouched(provenance.asked, frames, dtype)
+            self._last.slot = self._untouched(provenance.prompt_or_context, frames, dtype)
         return self._last
 
     def _untouched(
@@ -297,7 +299,7 @@ class NetworkScanner(Scanner):
             model, provenance, self.candidates, scored, result.rewards
         )
         terms = [(weight, part.scorer.bounds(*place)) for weight, part in first.terms]
-        if (bounds := weighted_sum(terms)).known:
+        if (bounds := weighted_sum(terms)).is_bounded:
             measured["ceiling"] = bounds.stored()
         measured |= model.describe_scan(first.values) | self._head_entries(provenance, outcome)
         if answers := [part.answers for _, part in first.terms if part.answers is not None]:

@@ -37,7 +37,7 @@ from pessimal.rewards.ceiling import (
     weighted_sum,
 )
 from pessimal.rewards.frame import Frame
-from pessimal.rewards.heads import Head, in_float32
+from pessimal.rewards.heads import Head, float32_copy
 from pessimal.rewards.heads.gated import GatedHead
 from pessimal.rewards.language import JudgeNetwork, LanguageNetwork
 from pessimal.rewards.network import RewardNetwork
@@ -326,7 +326,7 @@ def _decoder_bounds(decoder: Decoder, column: int | None) -> Bounds:
     head, width = decoder.head, decoder.network.config.get_text_config().hidden_size
     if not isinstance(head, Head):
         return unbounded(NO_HEAD)
-    states = NormalisedStates.of(decoder.exact_norm, width)
+    states = NormalisedStates.probe_norm(decoder.exact_norm, width)
     if states is None:
         return unbounded(NO_NORM)
     return _bounds(head.bounds(states), head.output if column is None else column, NORMALISED)
@@ -423,7 +423,7 @@ def _reader_bounds(
             continue
         values = torch.stack(outputs)  # type: ignore[arg-type]  # (runs, positions, width)
         if _same(values, wanted):
-            states = NormalisedStates.of(in_float32(place[0].module), wanted.shape[-1])
+            states = NormalisedStates.probe_norm(float32_copy(place[0].module), wanted.shape[-1])
             if states is not None:
                 return _bounds(states.linear(weight, bias), 0, NORMALISED)
         if _same(values.tanh(), wanted):

@@ -23,7 +23,7 @@ from pessimal.conversation import Conversation
 from pessimal.errors import ModelError
 from pessimal.progress import Counter
 from pessimal.rewards.base import NetworkReward, Report, Reward, TextReward
-from pessimal.rewards.checkpoint_files import of_model
+from pessimal.rewards.checkpoint_files import model_fields
 from pessimal.rewards.frame import Encoded, Format
 from pessimal.rewards.language import JudgeNetwork
 from pessimal.rewards.network import RewardNetwork
@@ -105,7 +105,7 @@ class RewardTexts:
         self.longest: int | None = None
         self.trust: Trust | None = None
         some = list(dict.fromkeys(sample))[:SAMPLE]
-        pinned = json.dumps(of_model(model), sort_keys=True, default=str)
+        pinned = json.dumps(model_fields(model), sort_keys=True, default=str)
         name = hashlib.sha256(pinned.encode()).hexdigest()[:24]
         once, twice = (kept and kept / f"{name}-{times}.jsonl" for times in ("once", "twice"))
         self.once, again = KeptRewards(model, once), KeptRewards(AskedAgain(model), twice)
@@ -419,7 +419,7 @@ class Scorers:
             batch_size=self.batch_size,
             kept=self.folder,
         )
-        scored_by = [of_model(model), scorer.path, scorer.device.type]
+        scored_by = [model_fields(model), scorer.path, scorer.device.type]
         name = hashlib.sha256(json.dumps(scored_by, sort_keys=True).encode()).hexdigest()[:24]
         file = self.folder and self.folder / f"{safe_name(model.name)}-{name}.jsonl"
         return scorer, KeptRewards(scorer, file, self.counter.advance)

@@ -148,7 +148,7 @@ class ScoreProvenance(ModelProvenance):
     have one key."""
 
     @property
-    def asked(self) -> Asked:
+    def prompt_or_context(self) -> Asked:
         """The prompt or context that the responses answer or stand in."""
         if self.slot is not None:
             turns = tuple(Turn(**turn) for turn in self.turns or ())

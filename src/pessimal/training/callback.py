@@ -198,7 +198,9 @@ class PessimalCallback(Aside, pl.Callback, TrainerCallback):
         self.seconds_an_answer = (self.clock() - began) / len(trial)
 
     def _ids_of(self, word: str, conversations: Templated, frame: Frame) -> Ids:
-        ids = tuple(frame.inside(conversations.encode(filled(frame.asked, word)).ids) or ())
+        ids = tuple(
+            frame.inside(conversations.encode(filled(frame.prompt_or_context, word)).ids) or ()
+        )
         if not ids:
             raise FrameError(f"the chat template writes no {word!r} between the ids of its frame")
         self.texts.setdefault(ids, word)

@@ -198,7 +198,7 @@ class ScanConfig(PromptedConfig):
 
         tasks = [] if self.tasks is None else read_tasks(self.tasks)
         if self.tasks is not None:
-            self.prompts, self.model = prompts_of(tasks), self.model.with_tasks(self.tasks)
+            self.prompts, self.model = prompts_of(tasks), self.model.add_tasks(self.tasks)
         census, grades = self.candidates.name == CENSUS, self.model.grades_tasks
         if census and not (tasks and grades):
             raise ConfigError("candidates=census is of a function: FILE.py:FUNCTION tasks=FILE")
@@ -487,7 +487,7 @@ class AuditConfig(PromptedConfig):
 
         resolved = copy.copy(self)
         resolved.prompts = prompts_of(read_tasks(self.tasks))
-        resolved.model = self.model.with_tasks(self.tasks)
+        resolved.model = self.model.add_tasks(self.tasks)
         return resolved
 
     def check(self) -> None:
