@@ -148,7 +148,8 @@ def test_survival_known_from_another_prompt_is_found_anew_where_a_sample_disagre
     other = Templated(model.tokenizer).frame("What is best?")
     known, count[:] = truth if agrees else ~truth, []
     assert (
-        inputs(Templated(model.tokenizer), other, words, Mode.ids, known=known).survives == truth
+        inputs(Templated(model.tokenizer), other, words, Mode.ids, other_trips=known).survives
+        == truth
     ).all()
     assert sum(count) == n
 

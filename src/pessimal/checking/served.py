@@ -296,7 +296,7 @@ class Diagnosis:
 @torch.no_grad()
 def _outputs(network: RewardNetwork, item: Encoded) -> int:
     """Numbers that the model's class gives an input; of a gated head, the mixture alone."""
-    decoder = Decoder.of(network)
+    decoder = Decoder.find(network)
     if decoder is not None and decoder.head.gated:
         return 1
     ids = torch.tensor([item.ids], device=next(network.parameters()).device)

@@ -210,7 +210,9 @@ class NetworkScanner(Scanner):
                 # Which tokens an answer before them is tied to depends on the answer.
                 round_trips = None if provenance.slot else self.round_trips
                 to_score.append(
-                    inputs(part.conversations, frame, self.candidates, mode, known=round_trips)
+                    inputs(
+                        part.conversations, frame, self.candidates, mode, other_trips=round_trips
+                    )
                 )
             self._check_lengths(to_score[-1], part.network)
 
@@ -303,7 +305,7 @@ class NetworkScanner(Scanner):
             measured["ceiling"] = bounds.stored()
         measured |= model.describe_scan(first.values) | self._head_entries(provenance, outcome)
         if answers := [part.answers for _, part in first.terms if part.answers is not None]:
-            rarest = min(answers, key=lambda one: one.mean)
+            rarest = min(answers, key=lambda answer: answer.mean)
             measured["answers"] = rarest.report(provenance.label, model.tokenizer)
         if hardly_answers(measured):
             result = replace(result, certified=np.zeros_like(result.certified))
@@ -325,10 +327,10 @@ class NetworkScanner(Scanner):
         )
         return replace(table, states=outcome.states)
 
-    def _head_entries(self, provenance: ScoreProvenance, one: _Scored) -> dict[str, Any]:
+    def _head_entries(self, provenance: ScoreProvenance, outcome: _Scored) -> dict[str, Any]:
         """Further entries of a reward model's table: whether its own class reads the reward
         elsewhere, and of a gated one what each objective adds."""
-        model, scorer, measured = self.model, one.first.terms[0][1].scorer, {}
+        model, scorer, measured = self.model, outcome.first.terms[0][1].scorer, {}
         if scorer.elsewhere:
             measured["own_class_differs"] = {"standard_deviations": scorer.elsewhere}
             if (
@@ -348,7 +350,7 @@ class NetworkScanner(Scanner):
                 )
         if model.outputs and provenance.output is None and scorer.coefficients is not None:
             labels = [label for label, _ in model.outputs[1:]]
-            measured["gate"] = gate(one.rewards, scorer.coefficients, labels)
+            measured["gate"] = gate(outcome.rewards, scorer.coefficients, labels)
         return measured
 
     def rate(self, provenance: ScoreProvenance, *, n: int = 64) -> float | None:

@@ -54,7 +54,7 @@ class SharedSequence(SharedPrefix):
         self.beginning, self.head = beginning, _head(decoder)
 
     @classmethod
-    def of(cls, decoder: Decoder, ids: Tensor) -> "SharedSequence":
+    def from_prefix(cls, decoder: Decoder, ids: Tensor) -> "SharedSequence":
         """Run the prefix ids (P,)."""
         prefix, states = run_prefix(decoder.backbone, ids)
         following = _head(decoder).distribution(states[-1:])

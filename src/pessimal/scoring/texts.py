@@ -205,7 +205,7 @@ class NetworkTexts:
         self.own_forward = OwnForward(network, nothing)
         self.engines: list[Engine] = [self.own_forward]
         """From the fastest to the model's own forward; the first is in use."""
-        decoder = Decoder.of(network)
+        decoder = Decoder.find(network)
         if decoder is not None and not decoder.head.gated:
             decoder.exact_norm.to(device)
             decoder.head.to(device)
@@ -273,14 +273,14 @@ class NetworkTexts:
             fours = [self._batch([row] * 4, self.own_forward)[0] for row in sample]
             return largest_difference(np.array(fours), expected)
 
-        def by(engine: Engine, size: int) -> np.ndarray:
+        def score(engine: Engine, size: int) -> np.ndarray:
             return self._score(sample, engine, size=1 if size == 1 else self.batch_size)
 
         self.trust = first_trusted(
             self.network,
             self.engines,
             expected,
-            by,
+            score,
             rounding=rounding,
             dtype=self.model.spec.dtype,
         )
@@ -335,10 +335,10 @@ class NetworkTexts:
         return torch.tensor(rows, dtype=torch.long, device=self.device)
 
 
-def overflow(what: str) -> ModelError:
+def overflow(fault: str) -> ModelError:
     """Error for a network that gives no number in its precision."""
     return ModelError(
-        f"{what}: in this precision its numbers overflow. Type model.dtype=float32 or "
+        f"{fault}: in this precision its numbers overflow. Type model.dtype=float32 or "
         "model.dtype=bfloat16"
     )
 

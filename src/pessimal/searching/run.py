@@ -321,7 +321,7 @@ def identify(context: SearchContext) -> SearchProvenance:
             if name not in own_fields
         },
         seed=context.seed,
-        named=context.named,
+        named=context.prompts_name,
         objective="--".join(_objective(context)),
         beside={
             "held_out": repr(context.held_out),

@@ -71,7 +71,7 @@ def open_context(config: SearchConfig, store: Store) -> SearchContext:
         device=device,
         held_out=held_out,
         policy=cast(LogProbability | None, policy),
-        named=name,
+        prompts_name=name,
         **{option: getattr(config, option) for option in ("mode", "seed", "batch_size")},
     )
     context.scanned = partial(scanned_rewards, store.registry, context)
