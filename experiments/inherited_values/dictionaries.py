@@ -370,7 +370,9 @@ def _score_results(
             f"no prompt of known polarity with a model that has them all ({'; '.join(left_out)})"
         )
     polarity = {prompt: tables.reading.polarity_of(prompt) or 1 for prompt in used}  # all known
-    rewards = {prompt: {t.model: t.by_text for t in members} for prompt, members in used.items()}
+    rewards = {
+        prompt: {t.model: t.text_rewards for t in members} for prompt, members in used.items()
+    }
     described = {t.model: t.description.base for members in used.values() for t in members}
     models = [*next(iter(rewards.values()))]
     bases, unknown = _bases(pd.Series(described)[models])

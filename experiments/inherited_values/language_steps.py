@@ -155,7 +155,7 @@ def match(tables: TableSet, p: ScoreTable, q: ScoreTable) -> tuple[pd.DataFrame,
     """Both log-probabilities candidate by candidate, and how they were matched: by id where the two
     have the same candidates, otherwise by text."""
     if p.provenance.candidates_digest == q.provenance.candidates_digest:
-        columns = [t.by_text.astype(float) for t in (p, q)]
+        columns = [t.text_rewards.astype(float) for t in (p, q)]
         return implicit_reward(*columns), "that are the same in both models"
     matrix = tables.shared([p, q])
     return implicit_reward(*(matrix[t.model] for t in (p, q))), "matched by their text"

@@ -159,13 +159,13 @@ def known_model(name: str) -> dict | None:
     return next((row for row in rows if name in spellings(row["repository"], row["label"])), None)
 
 
-def described(model: str, given: Mapping[str, object]) -> dict[str, object]:
-    """The description of a model: base, developer, parameters (a count), rank. What is `given`
-    comes first, then what `conf/model` says of a model of this name."""
+def described(model: str, fields: Mapping[str, object]) -> dict[str, object]:
+    """The description of a model: base, developer, parameters (a count), rank. The values of
+    `fields` come first, then what `conf/model` says of a model of this name."""
     row = known_model(model) or {}
     size = row.get("size")
     entries = {**row, "parameters": size * 1e9 if size else None}
-    return {name: entries.get(name) if value is None else value for name, value in given.items()}
+    return {name: entries.get(name) if value is None else value for name, value in fields.items()}
 
 
 def run_of(model: str) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from pessimal.cli import with_task
+from pessimal.cli import add_task
 from pessimal.config.compose import asked, config_hash
 from pessimal.config.schema import ReportConfig, ScanConfig
 from pessimal.errors import ConfigError
@@ -215,7 +215,7 @@ def test_mistakes_are_reported_in_one_piece(registry, command, tmp_path, argumen
 
 
 def test_words_after_other_verbs_are_no_names():
-    assert with_task(["runs", "show", "a/b:v0"])[:3] == [
+    assert add_task(["runs", "show", "a/b:v0"])[:3] == [
         "task=runs",
         "action=show",
         'names=["a/b:v0"]',
@@ -225,7 +225,7 @@ def test_words_after_other_verbs_are_no_names():
         (["show", "runs"], "unknown verb 'show'"),
     ):
         with pytest.raises(ConfigError, match=message):
-            with_task(arguments)
+            add_task(arguments)
 
 
 @pytest.mark.slow

@@ -49,7 +49,7 @@ def all_analyses(additions: Sequence[str | Analysis] = ()) -> tuple[Analysis, ..
         if not isinstance(value, Analysis):
             raise ConfigError(f"the entry point {GROUP}, {path}, is no function under @analysis()")
     typed = [
-        extensions.named(entry, option="analyses", kind=Analysis)
+        extensions.load_object(entry, option="analyses", kind=Analysis)
         if isinstance(entry, str)
         else entry
         for entry in additions

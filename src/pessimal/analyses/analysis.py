@@ -204,7 +204,7 @@ def heads_of(columns: Mapping[str, Sequence[ScoreTable]], options: "Options") ->
 
 def heads_of_model(tables: TableSet, model: str, options: "Options") -> Heads | None:
     """`heads_of` the columns of a reward model."""
-    by_prompt = tables.of_model(model)
+    by_prompt = tables.model_tables(model)
     columns = tables.columns_of(model).items()
     return heads_of({name: [by_prompt[p] for p in prompts] for name, prompts in columns}, options)
 

@@ -185,7 +185,7 @@ def _axes(tables: TableSet, *, k: int) -> list[pd.DataFrame]:
     Source: Christian et al. 2025, Tables A4 (best + worst) and A5 (best − worst).
     """
     log_p = {
-        prompt: {(t.model, t.provenance.candidates_digest): t.by_text for t in members}
+        prompt: {(t.model, t.provenance.candidates_digest): t.text_rewards for t in members}
         for prompt, members in tables.language.items()
     }
     names = {"reward_first": "log_p_first", "reward_second": "log_p_second"}

@@ -257,7 +257,7 @@ def analyse_moments(tables: TableSet, options: Options) -> list[Result]:
             ),
             method="moments",
             notes=tuple(failed),
-            estimate=effect.at(row, "skewness, farthest from 0"),
+            estimate=effect.estimate_row(row, "skewness, farthest from 0"),
             effect=effect,
         )
     ]

@@ -50,7 +50,7 @@ def policy_tables(tables: TableSet, name: str) -> dict[str, ScoreTable]:
     Raises:
         TableError: there are none.
     """
-    everything = [*tables.tables, *tables.beside]
+    everything = [*tables.tables, *tables.other_tables]
     language = [t for t in everything if t.provenance.score == LOG_PROBABILITY]
     labels = labels_of(language)
     by_prompt: dict[str, ScoreTable] = {}
@@ -78,9 +78,7 @@ def joined(policy: ScoreTable, reward: ScoreTable) -> pd.DataFrame:
     """
     mine, other = policy.provenance, reward.provenance
     if mine.prompt_text and other.prompt_text and mine.prompt_text != other.prompt_text:
-        raise TableError(
-            f"the reward was asked something else under this key: {other.prompt_or_context!r}"
-        )
+        raise TableError(f"the reward was asked something else under this key: {other.question!r}")
     rows = policy.rows.rename(columns={"reward": "log_p"})
     key, rewards = _match_by_key(policy, reward)
     columns = ["reward", *(c for c in ("elo",) if c in rewards and c not in rows)]

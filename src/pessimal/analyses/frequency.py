@@ -28,10 +28,10 @@ from pessimal.statistics import LEVEL
 from pessimal.tables.result import Effect, Result
 from pessimal.tables.table_set import TableSet
 from pessimal.tables.word_lists import (
+    add_half_sums,
     as_published,
     check_words,
     stem_groups,
-    with_half_sums,
     word_starts,
 )
 
@@ -68,7 +68,7 @@ def frequency_slopes(
     show is another question (`random_head`, see `nulls.random_heads`).
 
     Args:
-        words: all words of the model's vocabulary × prompts, from `words.by_word`.
+        words: all words of the model's vocabulary × prompts, from `word_means`.
         zipf: by word; words that are missing or NaN are not used.
         valence: by word, of the lexicon whose words are `rated`.
         pairs: prompts of opposite polarity, both columns of `words`.
@@ -92,7 +92,7 @@ def frequency_slopes(
         `published_frequency_slopes`).
     """
     check_words(words)
-    outcomes, scales = with_half_sums(words, pairs)
+    outcomes, scales = add_half_sums(words, pairs)
     used = zipf.reindex(words.index).to_numpy(dtype=float)
     values = valence.reindex(words.index).to_numpy(dtype=float)
     free = np.isnan(values) & (words.index.str.len() >= LEAST_LETTERS)

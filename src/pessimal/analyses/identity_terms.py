@@ -611,7 +611,7 @@ def _matches(
     tables: TableSet, model: str, axes: Mapping[str, Sequence[str]], options: Options, cache: dict
 ) -> IdentityMatches:
     """The matches in a model's vocabulary; models of one vocabulary share them through `cache`."""
-    first = next(iter(tables.of_model(model).values()))
+    first = next(iter(tables.model_tables(model).values()))
     key = (first.provenance.candidates_digest, len(tables.words(model)))
     if key not in cache:
         words = word_starts(tables.tokens(model).index)
@@ -642,7 +642,7 @@ def _axes_results(
     rows, together = in_sd[in_sd["measure"] == main], in_sd[in_sd["axis"] == ALL_AXES]
     row = _heaviest(rows)
     stem = "identity" if tables.candidates == "vocabulary" else f"{tables.candidates}/identity"
-    estimate = EFFECT.at(row)
+    estimate = EFFECT.estimate_row(row)
     first = Result(
         "identity",
         effects,

@@ -267,7 +267,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             ),
             # What models have in common comes after whatever was tested of what they want.
             weight=weight_of(best["mantel_r"], share=1 / 2),
-            estimate=effect.at(best),
+            estimate=effect.estimate_row(best),
             effect=effect,
             method="rsa",
             notes=(

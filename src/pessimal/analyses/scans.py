@@ -108,7 +108,7 @@ def quantised_pairs(models: Iterable[str], stated: Mapping[str, str]) -> dict[st
 
 def scans_of_models(tables: TableSet, quantised: Mapping[str, str]) -> list[Scans]:
     """All scans that differ in one thing; `quantised` as in `quantised_pairs`."""
-    sets = [Scans(PROMPT, model, None, tables.of_model(model)) for model in tables.models]
+    sets = [Scans(PROMPT, model, None, tables.model_tables(model)) for model in tables.models]
     # Of a run that has both, rewards come before log-probabilities.
     steps = {
         (run, prompt): checkpoints

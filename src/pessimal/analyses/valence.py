@@ -34,7 +34,7 @@ from pessimal.statistics import LEVEL
 from pessimal.tables.result import Effect, Result
 from pessimal.tables.score_table import ScoreTable
 from pessimal.tables.table_set import TableSet, labels_of, tokens_of
-from pessimal.tables.word_lists import by_word, stem_groups, word_starts
+from pessimal.tables.word_lists import stem_groups, word_means, word_starts
 from pessimal.texts import literal, signed
 
 LEAST_WORDS = 50
@@ -218,7 +218,7 @@ def _models(
         heads = heads_of(columns, options)
         columns = {p: [t] for p, (t,) in columns.items() if len(t.rows) == len(first.rows)}
         tokens = tokens_of(first, columns)
-        yield LANGUAGE, model, tokens, by_word(tokens), heads
+        yield LANGUAGE, model, tokens, word_means(tokens), heads
 
 
 def _opposite(tables: TableSet, words: pd.DataFrame) -> list[tuple[str, str]]:

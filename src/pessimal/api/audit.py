@@ -655,7 +655,7 @@ class Baseline:
     tables: list[ScoreTable]
 
     @classmethod
-    def of(cls, wanted: str, registry: Registry) -> "Baseline":
+    def load(cls, wanted: str, registry: Registry) -> "Baseline":
         """The audit that `audit/NAME` or `audit/NAME:vN` names. InputError where there is none."""
         try:
             folder, manifest = registry.artifact(wanted, AUDIT)

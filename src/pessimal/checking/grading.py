@@ -123,7 +123,7 @@ def tokens_of(reward: Reward) -> list[str]:
     alone and behind a space. MissingExtraError where wordfreq is not installed."""
     if reward.tokenizer is not None:
         return [row.text for row in vocabulary_of(reward).rows.itertuples()]
-    require("wordfreq", why="the strings of the census")
+    require("wordfreq", purpose="the strings of the census")
     import wordfreq
 
     words = wordfreq.top_n_list("en", WORDS)

@@ -67,7 +67,7 @@ def hunks_between(original: str, edited: str) -> tuple[Hunk, ...]:
     are one hunk, so that their `tokens` add up to the token distance of the two texts.
     """
     before, after = tokens_of(original), tokens_of(edited)
-    require("rapidfuzz", why="an explanation")
+    require("rapidfuzz", purpose="an explanation")
     from rapidfuzz.distance import Levenshtein  # not above: `compare` does without
 
     starts = [0, *accumulate(map(len, before))]

@@ -47,7 +47,7 @@ class Frame:
     context: Context | None = None
 
     @property
-    def prompt_or_context(self) -> Asked:
+    def question(self) -> Asked:
         """Prompt or context that the candidate is put into."""
         return self.context or self.prompt
 
@@ -112,10 +112,7 @@ def slot_ids(
 
 def shared_ids(answer: str, frames: Sequence[tuple[Format, Frame]]) -> tuple[int, ...] | None:
     """The ids of an answer, if all conversations give it the same; None otherwise."""
-    ids = {
-        tuple(f.inside(slot_ids(form, f.prompt_or_context, [answer])[0]) or ())
-        for form, f in frames
-    }
+    ids = {tuple(f.inside(slot_ids(form, f.question, [answer])[0]) or ()) for form, f in frames}
     return ids.pop() or None if len(ids) == 1 else None
 
 

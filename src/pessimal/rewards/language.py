@@ -195,7 +195,7 @@ class SequenceHead:
         hidden)."""
         return torch.log_softmax(self._logits(states).double(), dim=-1).float()
 
-    def token_log_probabilities(self, states: Tensor, ids: Tensor) -> Tensor:
+    def log_probabilities(self, states: Tensor, ids: Tensor) -> Tensor:
         """Log-probabilities (batch, T) float32 of `ids` (batch, T) after positions with `states`
         (batch, T, hidden)."""
         flat, targets = states.flatten(0, 1), ids.flatten().unsqueeze(-1)

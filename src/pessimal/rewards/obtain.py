@@ -144,7 +144,7 @@ def package_files(package: PackageSpec, *, name: str) -> list[Path]:
         ModelError: the package is not installed.
     """
     for module in ("gguf", "accelerate"):
-        require(module, why=f"model={name}", extra="gguf")
+        require(module, purpose=f"model={name}", extra="gguf")
     paths = []
     for file in package.files:
         module, _, inside = file.partition("/")

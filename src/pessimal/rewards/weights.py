@@ -199,7 +199,7 @@ def read_adapter(folder: Path, *, name: str) -> Adapter:
         MissingExtraError: PEFT is not installed.
         ModelError: it is none that can be merged into a model's weights.
     """
-    require("peft", why="an adapter")
+    require("peft", purpose="an adapter")
     folder = Path(folder)
     if not (folder / CONFIG).is_file():
         raise ModelError(f"model.adapter={folder} has no {CONFIG}; if merged: model.path=DIR")

@@ -204,13 +204,13 @@ def inputs(
     candidates: Candidates,
     mode: Mode,
     *,
-    other_trips: np.ndarray | None = None,
+    prior: np.ndarray | None = None,
 ) -> Inputs:
     """The ids to score. In mode `ids` a token is its own id; otherwise the text goes through the
     chat template.
 
     A text that the template or the tokenizer ties to its surroundings shares less of the frame's
-    prefix. `other_trips` (n,) bool says which tokens make the round trip in another prompt's frame:
+    prefix. `prior` (n,) bool says which tokens make the round trip in another prompt's frame:
     templating every token takes longer than scoring it on a fast card, so where a sample of 1,024
     agrees, the rest is taken from there.
     """
@@ -220,9 +220,7 @@ def inputs(
         for start in range(0, len(rows), _AT_ONCE):
             some = rows[start : start + _AT_ONCE]
             texts = candidates.rows["text"].iloc[some].tolist()
-            inputs = slot_ids(
-                conversations, frame.prompt_or_context, texts, double_bos=mode is Mode.paper
-            )
+            inputs = slot_ids(conversations, frame.question, texts, double_bos=mode is Mode.paper)
             yield from zip(some.tolist(), inputs, strict=True)
 
     def whole_trips(rows: np.ndarray) -> np.ndarray:
@@ -241,11 +239,9 @@ def inputs(
     everything = np.arange(len(ids))
     if mode is Mode.ids:
         survives = None
-        if conversations.round_trips and other_trips is not None:
+        if conversations.round_trips and prior is not None:
             sample = np.sort(np.random.default_rng(0).permutation(len(ids))[:_SAMPLED])
-            survives = (
-                other_trips if np.array_equal(whole_trips(sample), other_trips[sample]) else None
-            )
+            survives = prior if np.array_equal(whole_trips(sample), prior[sample]) else None
         if conversations.round_trips and survives is None:
             survives = round_trips()
         suffix = np.tile(np.array(frame.suffix, dtype=np.int32), (len(ids), 1))
@@ -273,7 +269,7 @@ def _near_trips(conversations: Format, frame: Frame, tokens: pd.DataFrame) -> np
     space or look for marks.
     """
     trips = np.zeros(len(tokens), dtype=bool)
-    text = conversations.plain(filled(frame.prompt_or_context, SENTINEL)) or ""
+    text = conversations.plain(filled(frame.question, SENTINEL)) or ""
     if text.count(SENTINEL) != 1:
         return trips
     before, _, after = text.partition(SENTINEL)
@@ -293,7 +289,7 @@ def _near_trips(conversations: Format, frame: Frame, tokens: pd.DataFrame) -> np
     for row, (token, text, ids) in rows:
         trips[row] = ids == [*start_ids, token, *end_ids] and (
             text.removeprefix(" ").isalnum()
-            or conversations.plain(filled(frame.prompt_or_context, text)) == before + text + after
+            or conversations.plain(filled(frame.question, text)) == before + text + after
         )
     return trips
 

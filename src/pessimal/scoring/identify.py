@@ -191,8 +191,8 @@ def language_model_provenance(
     if not candidates.is_vocabulary:
         texts = candidates.rows["text"].tolist()
         apart: list[str] = []
-        if not isinstance(provenance.prompt_or_context, Context):
-            _, apart = conversations.continued(provenance.prompt_or_context, texts)
+        if not isinstance(provenance.question, Context):
+            _, apart = conversations.continued(provenance.question, texts)
         lengths = scored.lengths - len(conversations.closing)
         measured["tokens_per_item"] = {
             "least": int(lengths.min()),

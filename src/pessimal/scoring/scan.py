@@ -167,11 +167,11 @@ class NetworkScanner(Scanner):
             double = provenance.mode == Mode.paper.value
             parts = [part.conversations for part in model.parts]
             self.frames[provenance.key()] = [
-                slot_frame(part, provenance.prompt_or_context, model.tokenizer, double_bos=double)
+                slot_frame(part, provenance.question, model.tokenizer, double_bos=double)
                 for part in parts
             ]
             if not candidates.is_vocabulary:  # an item that cannot be asked is named now
-                slot_ids(parts[0], provenance.prompt_or_context, texts, double_bos=double)
+                slot_ids(parts[0], provenance.question, texts, double_bos=double)
         self.loop = Loop(
             trainer=make_trainer(plan.trainer, root=plan.root),
             batch_size=plan.batch_size,
@@ -195,7 +195,7 @@ class NetworkScanner(Scanner):
 
     def _scored(self, provenance: ScoreProvenance) -> _Scored:
         """The passes over all candidates on a prompt: one for all outputs."""
-        if self._last is not None and self._last.prompt == provenance.prompt_or_context:
+        if self._last is not None and self._last.prompt == provenance.question:
             return self._last
         self._last = None
         model, texts = self.model, self.texts
@@ -210,9 +210,7 @@ class NetworkScanner(Scanner):
                 # Which tokens an answer before them is tied to depends on the answer.
                 round_trips = None if provenance.slot else self.round_trips
                 to_score.append(
-                    inputs(
-                        part.conversations, frame, self.candidates, mode, other_trips=round_trips
-                    )
+                    inputs(part.conversations, frame, self.candidates, mode, prior=round_trips)
                 )
             self._check_lengths(to_score[-1], part.network)
 
@@ -243,12 +241,10 @@ class NetworkScanner(Scanner):
         states = None
         if is_first_process():
             states = self._states(frames[0], to_score[0], label=label, folder=folder)
-        self._last = _Scored(
-            provenance.prompt_or_context, to_score[0], first, exact, rewards, noise, states
-        )
-        if isinstance(provenance.prompt_or_context, Context):
+        self._last = _Scored(provenance.question, to_score[0], first, exact, rewards, noise, states)
+        if isinstance(provenance.question, Context):
             dtype = Dtype.float32 if noise is not None else model.spec.dtype
-            self._last.slot = self._untouched(provenance.prompt_or_context, frames, dtype)
+            self._last.slot = self._untouched(provenance.question, frames, dtype)
         return self._last
 
     def _untouched(

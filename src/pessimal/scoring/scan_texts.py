@@ -102,7 +102,7 @@ class TextScanner(Scanner):
         again."""
         model, plan = self.model, self.plan
         label, folder = provenance.label, plan.work / provenance.key()
-        prompt, n = provenance.prompt_or_context, len(self.candidates.rows)
+        prompt, n = provenance.question, len(self.candidates.rows)
         conversations: list[Conversation] = [filled(prompt, text) for text in self.texts]
         answers = both_answers(prompt) if isinstance(prompt, Context) else []
         with counted(label, unit="candidates", total=n, bar=plan.progress) as counter:

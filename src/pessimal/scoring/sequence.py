@@ -65,7 +65,7 @@ class SharedSequence(SharedPrefix):
         rewards = total + following[ids[:, 0]]
         if ids.shape[1] == 1:
             return rewards
-        return rewards + self.head.token_log_probabilities(
+        return rewards + self.head.log_probabilities(
             self._states(ids[:, :-1], shared), ids[:, 1:]
         ).sum(dim=1)
 
@@ -114,7 +114,7 @@ class FullSequence(FullForward):
 
     def whole_rewards(self, ids: Tensor, *, n_response: int) -> Tensor:
         states = self.decoder.states(input_ids=ids[:, :-1])[:, -n_response:]
-        return self.head.token_log_probabilities(states, ids[:, -n_response:]).sum(dim=1)
+        return self.head.log_probabilities(states, ids[:, -n_response:]).sum(dim=1)
 
     def distribution(self, ids: Tensor, *, shared: int) -> Tensor:
         """Log-probabilities (T, rows) float32 of every token in each place of one response `ids`

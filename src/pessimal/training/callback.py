@@ -28,7 +28,7 @@ from pessimal.rewards.formats import Templated
 from pessimal.rewards.frame import Frame, slot_frame
 from pessimal.scoring.candidates import vocabulary
 from pessimal.scoring.contexts import check_contexts, find_contexts
-from pessimal.tables.word_lists import by_word, read_lexicon
+from pessimal.tables.word_lists import read_lexicon, word_means
 from pessimal.training.panel import Aside
 from pessimal.training.preferences import is_adapted, score_answers
 
@@ -198,9 +198,7 @@ class PessimalCallback(Aside, pl.Callback, TrainerCallback):
         self.seconds_an_answer = (self.clock() - began) / len(trial)
 
     def _ids_of(self, word: str, conversations: Templated, frame: Frame) -> Ids:
-        ids = tuple(
-            frame.inside(conversations.encode(filled(frame.prompt_or_context, word)).ids) or ()
-        )
+        ids = tuple(frame.inside(conversations.encode(filled(frame.question, word)).ids) or ())
         if not ids:
             raise FrameError(f"the chat template writes no {word!r} between the ids of its frame")
         self.texts.setdefault(ids, word)
@@ -291,7 +289,7 @@ class PessimalCallback(Aside, pl.Callback, TrainerCallback):
             fixed = dict.fromkeys([*sample, *self.watched[key]])
             values = {"reward": [rewards[ids] for ids in fixed]}
             column = pd.DataFrame(values, index=[self.texts[ids] for ids in fixed])
-            rated = by_word(column).join(self.lexicon, how="inner")
+            rated = word_means(column).join(self.lexicon, how="inner")
             if len(rated) >= LEAST_RATED:
                 rho = stats.spearmanr(rated["reward"], rated["valence"]).statistic
                 figures |= {"valence_rho": rho, "valence_n": len(rated)}

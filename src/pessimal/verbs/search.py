@@ -45,7 +45,7 @@ def run(config: SearchConfig) -> float | None:
     context = open_context(config, store)
     done = run_search(context, store=store, cache=cache, progress=config.progress)
     if done.result is not None:
-        print_checklist(done.result.results, done.result, done.known)
+        print_checklist(done.result.results, done.result, done.origins)
     print_path(done.folder)
     return done.best
 

@@ -27,7 +27,7 @@ def run(config: ServeConfig) -> None:
     Raises WorkError where the address is taken.
     """
     for module in ("fastapi", "uvicorn"):
-        require(module, why="serve")
+        require(module, purpose="serve")
     import uvicorn
 
     listening = socket.socket()
@@ -66,7 +66,7 @@ def report_threads(reward: CallableReward) -> None:
     log.warning(sentence, reward.name, len(differences), n, *differences[0], MEND["thread"])
 
 
-def in_contexts(served: Served, body: dict[str, Any]) -> dict[str, Any]:
+def context_rewards(served: Served, body: dict[str, Any]) -> dict[str, Any]:
     """Rewards of `candidates`, texts, in the slot of each of `contexts`: rows as in the file of a
     scan, with its `slot`. The empty text leaves an answer as it is."""
     texts, slot = list(body["candidates"]), body.get("slot")
@@ -92,7 +92,7 @@ def application(served: Served) -> Any:
             message = f"{path} does not take this request ({type(error).__name__}: {error})"
         return JSONResponse({"error": message}, status_code=400)
 
-    wires = WIRES | {"/contexts": in_contexts}
+    wires = WIRES | {"/contexts": context_rewards}
     for path in wires:
         app.post(path)(partial(answer, path))
     return app
