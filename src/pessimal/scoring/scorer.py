@@ -124,12 +124,12 @@ class FrameScorer:
 
     def score_rows(self, inputs: Inputs, rows: np.ndarray, *, batch_size: int) -> np.ndarray:
         """Rewards float64 (n,) of some `rows` (n,) of `inputs`, outside any loop."""
-        return self._engine_rewards(self.engines[0], inputs, rows, batch_size=batch_size)
+        return self._engine_rewards(inputs, rows, self.engines[0], batch_size)
 
     def own_rewards(self, inputs: Inputs, rows: np.ndarray) -> np.ndarray:
         """Rewards float64 (n,) of some `rows` (n,) of `inputs`: the model's own forward, batch 1,
         no cache."""
-        return self._engine_rewards(self.own_forward, inputs, rows, batch_size=1)
+        return self._engine_rewards(inputs, rows, self.own_forward, 1)
 
     def establish_trust(self, inputs: Inputs, *, dtype: Dtype) -> np.ndarray:
         """Compare with the model's own forward on the sample of `sample_rows` (n = SAMPLE, seed =
@@ -144,8 +144,7 @@ class FrameScorer:
 
         self.elsewhere = self._elsewhere(inputs, rows, expected)
 
-        def score(engine: Engine, size: int) -> np.ndarray:
-            return self._engine_rewards(engine, inputs, rows, batch_size=size)
+        score = functools.partial(self._engine_rewards, inputs, rows)
 
         def rounding() -> float:
             full = next(engine for engine in self.engines if engine.name != SharedPrefix.name)
@@ -232,7 +231,7 @@ class FrameScorer:
         return rewards
 
     def _engine_rewards(
-        self, engine: Engine, inputs: Inputs, rows: np.ndarray, *, batch_size: int
+        self, inputs: Inputs, rows: np.ndarray, engine: Engine, batch_size: int
     ) -> np.ndarray:
         """Rewards float64 (n,) of some `rows` (n,) by one engine."""
         return self.rewards_by(engine, inputs, batches(inputs, size=batch_size, rows=rows))[rows]

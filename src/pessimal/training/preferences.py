@@ -37,7 +37,7 @@ class Answers:
     ids: tuple[tuple[int, ...], ...]
 
     @classmethod
-    def of(
+    def from_names(
         cls, tokenizer: PreTrainedTokenizerBase, question: str, names: Sequence[str]
     ) -> "Answers":
         """As the tokenizer's chat template writes them. FrameError where a conversation does not

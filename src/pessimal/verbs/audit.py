@@ -101,7 +101,7 @@ def _end(document: Mapping[str, Any], folder: Path, page: Path | None, *, strict
 
 
 def _print(document: Mapping[str, Any]) -> None:
-    checks = exports.in_order(document["verdicts"])
+    checks = exports.sort_checks(document["verdicts"])
     show(Text(f"\nAudit of {document['reward']['name']}", "bold"))
     show(Text(document["headline"], STYLES.get(document["verdict"], "bold yellow")))
     table = Table(box=None, show_header=False, pad_edge=False)
