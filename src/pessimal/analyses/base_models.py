@@ -19,7 +19,7 @@ from pessimal.analyses.analysis import (
     analysis,
     check_rewards,
     check_varied,
-    noted,
+    note_errors,
 )
 from pessimal.analyses.framing import PAIRS, align_prompts, ends_of_axes
 from pessimal.analyses.nulls import Dependence
@@ -120,7 +120,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             rows["probability"] = np.exp(rows["log_probability"])
             columns = ["end", "rank", "text", "log_probability", "probability", "tied", "certified"]
             ends.append(rows[columns].assign(model=table.model, **where))
-        with noted(notes, prompt):
+        with note_errors(notes, prompt):
             rewards, scores = side_by_side(tables, prompt, members)
             dependent = dependence(rewards.index, options.meanings)
             correlation = reward_correlation(

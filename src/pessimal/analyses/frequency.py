@@ -12,7 +12,7 @@ from pessimal.analyses.analysis import (
     add_mean_rows,
     analysis,
     heads_by_model,
-    noted,
+    note_errors,
     notes_on_states,
     outcome_states,
     quoted,
@@ -112,7 +112,7 @@ def frequency_slopes(
         rows = _rows(fit, name, scales, **sizes, confidence=confidence)
         states = outcome_states(heads, words.index[inside].tolist(), outcomes)
         untrained = random_heads(coefficients(design), rewards, states, design, groups)
-        heads_within = untrained.within[1] / scales.to_numpy()
+        heads_within = untrained.band[1] / scales.to_numpy()
         pieces.append(rows.assign(random_head=untrained.share[1], heads_within=heads_within))
     if not pieces:
         counted = ", ".join(f"{name} {int(sets[name].sum())}" for name in SETS)
@@ -213,7 +213,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     heads, states_of = heads_by_model(tables, options)
     for model in models:
         tokens, label = tables.tokens(model), tables.labels[model]
-        with noted(notes, label):
+        with note_errors(notes, label):
             if options.paper:
                 slopes = published_frequency_slopes(
                     as_published(tokens),

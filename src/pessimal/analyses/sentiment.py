@@ -472,7 +472,7 @@ def lexicon_groups(
     table = table.assign(auc=auc, auc_low=low, auc_high=high, auc_p=p, auc_matched=0.5 + matched)
     states = outcome_states(heads, rated.index.tolist(), words)
     untrained = random_heads(slopes(design), ranks, states, design, groups)
-    return table.assign(random_head=untrained.share[1], heads_within=untrained.within[1])
+    return table.assign(random_head=untrained.share[1], heads_within=untrained.band[1])
 
 
 def _fifths(words: pd.Index, zipf: pd.Series | None) -> list[np.ndarray]:

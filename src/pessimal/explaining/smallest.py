@@ -259,11 +259,11 @@ def grow(
 
 
 def _grow(
-    original: str, edited: str, others: Sequence[tuple[str, str]], *, tie: float
+    original: str, edited: str, edits: Sequence[tuple[str, str]], *, tie: float
 ) -> Search[Grown]:
     first = hunks_between(original, edited)
     sources: dict[Hunk, str] = {}  # the first of the others that has each hunk
-    for label, other in others:
+    for label, other in edits:
         for hunk in hunks_between(original, other):
             if not any(hunk.overlaps(each) for each in first):
                 sources.setdefault(hunk, label)
