@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from pessimal.cli import add_task
-from pessimal.config.compose import asked, config_hash
+from pessimal.config.compose import config_hash, request
 from pessimal.config.schema import ReportConfig, ScanConfig
 from pessimal.errors import ConfigError
 from pessimal.rewards.head import HeadSpec
@@ -263,7 +263,7 @@ def test_what_a_task_publishes_keeps_what_was_asked_for_and_no_place_of_this_mac
     folder, manifest = registry_of(config).publish("report", "r", fill("x"))
     assert manifest.config_hash == config_hash(config)
     kept = json.loads((folder / "run_config.json").read_text())
-    assert kept == asked(config)
+    assert kept == request(config)
     assert (kept["seed"], kept["prompts"]["p"]) == (7, "\ud800 <script>?")
     assert str(tmp_path) not in json.dumps(kept)
     other = ReportConfig(task="report")
