@@ -29,7 +29,7 @@ from experiments.inherited_values.category_model import (
 )
 from experiments.inherited_values.resampling import median_interval
 from experiments.inherited_values.word_categories import read_dictionaries
-from pessimal.analyses.analysis import Analysis, Needs, Options, analysis, noted, strongest
+from pessimal.analyses.analysis import Analysis, Needs, Options, analysis, note_errors, strongest
 from pessimal.catalogue import known_model
 from pessimal.errors import TableError
 from pessimal.plots import Forest
@@ -387,7 +387,7 @@ def _score_results(
     for name, dictionary in dictionaries.items():
         where, notes = {"dictionary": name, "candidates": tables.candidates}, [*left_out, *unknown]
         title = f"{name}, log-probabilities" if prefix else name
-        with noted(notes, title):  # too few words, or too few models for the mixed model
+        with note_errors(notes, title):  # too few words, or too few models for the mixed model
             ranked_by = {"confidence": options.confidence, "spelling": spelling}
             medians = median_ranks(rewards, dictionary, **ranked_by).assign(**where)
             medians["framing"] = framings_of(medians["prompt"], polarity)
