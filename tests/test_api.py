@@ -226,7 +226,7 @@ def test_tables_and_sums_hold_how_far_their_heads_can_go(loaded, table):
     both = pessimal.scan(twice, "greatest", candidates=["peace", "war"], progress=False)
     assert both.measured["ceiling"]["high"] == pytest.approx(2 * bounds.high)
     function = pessimal.reward(lambda prompt, responses: [1.0] * len(responses), name="one")
-    assert not pessimal.ceiling(pessimal.reward([loaded, function])).known
+    assert not pessimal.ceiling(pessimal.reward([loaded, function])).is_bounded
     assert "ceiling" not in pessimal.scan(function, candidates=["a"], progress=False).measured
 
 

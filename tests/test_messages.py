@@ -14,7 +14,7 @@ from pessimal.rewards.callable import read_tasks
 from pessimal.rewards.head import HeadSpec
 from pessimal.rewards.obtain import open_model
 from pessimal.rewards.rendering import messages_of
-from pessimal.scoring.contexts import of_row, read_contexts
+from pessimal.scoring.contexts import read_context, read_contexts
 from pessimal.scoring.serving import Served
 from pessimal.scoring.texts import text_scorer
 from pessimal.tables.comparisons import from_row
@@ -91,7 +91,7 @@ def test_a_tools_turn_is_read(tmp_path, reader):
 def test_tools_beside_messages_are_refused(tmp_path):
     tools = {"tools": [{"type": "function"}]}
     with pytest.raises(InputError, match="tools"):
-        of_row({"messages": [ASK, ANSWER], **tools}, "after", "line 1")
+        read_context({"messages": [ASK, ANSWER], **tools}, "after", "line 1")
     with pytest.raises(InputError, match="tools"):
         from_row({"prompt": "a", "chosen": "b", "rejected": "c", **tools}, where="line 1", key="a")
     with pytest.raises(InputError, match="tools"):
@@ -112,7 +112,7 @@ def model(tiny_checkpoint):
 
 @pytest.fixture(scope="module")
 def client(model):
-    served = Served.of(model, torch.device("cpu"))
+    served = Served.from_reward(model, torch.device("cpu"))
     return TestClient(application(served), raise_server_exceptions=False)
 
 

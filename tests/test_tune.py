@@ -178,9 +178,9 @@ def test_another_device_or_batch_size_goes_on_with_a_study(study):
 
 def test_other_weights_are_another_study(study, monkeypatch):
     study(trials=1)
-    digests = module.of_model
+    digests = module.model_fields
     other = {"weights_digest": "f" * 64}
-    monkeypatch.setattr(module, "of_model", lambda network: digests(network) | other)
+    monkeypatch.setattr(module, "model_fields", lambda network: digests(network) | other)
     with pytest.raises(ConfigError, match="weights_digest was "):
         study(trials=1)
 

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pessimal.analyses.extremes import moments, with_test
+from pessimal.analyses.extremes import add_test, moments
 from pessimal.analyses.framing import reversals
 from pessimal.analyses.nulls import Statistic, intervals, p_values
 from pessimal.analyses.ranks import dependence, ranked, spearman
@@ -103,7 +103,7 @@ def test_a_taste_for_what_few_words_have_is_not_taken_for_a_skewed_reward():
     frame = pd.DataFrame(rare(words) @ rng.normal(size=(20, 100)), index=words)
     called = {
         meanings: (
-            with_test(moments(frame, dependent=dependence(words, meanings)))["skewness_p"] < 0.05
+            add_test(moments(frame, dependent=dependence(words, meanings)))["skewness_p"] < 0.05
         ).mean()
         for meanings in (rare, None)
     }
@@ -113,7 +113,7 @@ def test_a_taste_for_what_few_words_have_is_not_taken_for_a_skewed_reward():
 
 def test_the_skewness_interval_excludes_0_where_the_corrected_p_says_so():
     rewards = np.random.default_rng(0).gamma(40, size=(400, 20))
-    tested = with_test(moments(pd.DataFrame(rewards)))
+    tested = add_test(moments(pd.DataFrame(rewards)))
     excluded = (tested["skewness_low"] > 0) | (tested["skewness_high"] < 0)
     assert excluded.tolist() == (holm(tested["skewness_p"]) <= 0.05).tolist()
     assert 0 < excluded.sum() < 20

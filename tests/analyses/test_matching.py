@@ -58,7 +58,7 @@ def test_the_nearest_words_within_all_calipers_are_taken(covariates):
     unrated = covariates[covariates[["one", "other"]].isna().all(axis=1)].index[:3]
     for term in [*rated, *half, *unrated]:
         expected = brute_force(term, covariates)
-        found = matched_controls({"axis": [term]}, covariates, least=1)
+        found = matched_controls({"axis": [term]}, covariates, minimum=1)
         assert len(found) == min(20, len(expected))
         np.testing.assert_allclose(found["distance"], expected.iloc[: len(found)], atol=1e-6)
         assert set(found["control"]) <= set(expected.index)
@@ -116,7 +116,9 @@ def test_terms_without_enough_controls_or_without_a_frequency_are_left_out(covar
     rare, unknown = table.index[:2]
     table.loc[rare, "zipf"] = 9.0
     table.loc[unknown, "zipf"] = np.nan
-    found = matched_controls({"axis": [rare, unknown, "not there", table.index[2]]}, table, least=3)
+    found = matched_controls(
+        {"axis": [rare, unknown, "not there", table.index[2]]}, table, minimum=3
+    )
     assert found["term"].unique().tolist() == [table.index[2]]
     assert matched_controls({"axis": [rare]}, table).columns.tolist() == [
         "group",
@@ -130,7 +132,7 @@ def test_a_word_that_another_lexicon_rates_is_no_control(covariates):
     table = covariates.iloc[:40].assign(zipf=4.0, one=np.nan, other=0.0)
     term = table.index[0]
     table.loc[term, ["one", "other"]] = 0.0, np.nan
-    assert matched_controls({"axis": [term]}, table, least=1).empty
+    assert matched_controls({"axis": [term]}, table, minimum=1).empty
 
 
 def test_irregular_plurals_share_a_stem_with_their_singular():

@@ -19,7 +19,7 @@ from pessimal.analyses.scans import (
     scans_of_models,
 )
 from pessimal.config.compose import configuration
-from pessimal.conversation import Prefixed, Turn, control_of, read_prefixes, with_prefixes
+from pessimal.conversation import Prefixed, Turn, add_prefixes, control_of, read_prefixes
 from pessimal.errors import ConfigError, InputError, TableError
 from pessimal.plots.draw import draw
 from pessimal.tables import ScoreTable
@@ -336,7 +336,7 @@ def test_controls_have_as_many_words_and_stand_where_the_persona_stands():
     for n in (1, 4, 60):
         assert len(control_of(" ".join(["You"] * n)).split()) == n
     talk = (Turn("system", "Be kind."), Turn("user", "Why?"))
-    asked = with_prefixes({"why": talk, "best": "Best?"}, {"doctor": "You are a doctor."})
+    asked = add_prefixes({"why": talk, "best": "Best?"}, {"doctor": "You are a doctor."})
     assert len(asked) == 6
     assert asked["why"] == (talk, None)
     prompt, one = asked["why_as_doctor"]
@@ -352,7 +352,7 @@ def test_files_of_prefixes(tmp_path):
     config = configuration(
         "scan", {"prefixes": str(tmp_path / "p.yaml")}, groups={"prompts": "best"}
     )
-    assert list(config.asked())[:3] == ["best", "best_as_doctor", "best_as_doctor_control"]
+    assert list(config.all_prompts())[:3] == ["best", "best_as_doctor", "best_as_doctor_control"]
     (tmp_path / "talk.yaml").write_text("x: [{role: system, content: a}, {role: user, content: b}]")
     for name, error in (("talk.yaml", InputError), ("none.yaml", (InputError, ConfigError))):
         with pytest.raises(error):

@@ -62,7 +62,7 @@ def test_random_heads_take_words_of_one_stem_for_one():
     groups = stem_groups(index)
     assert groups.max() == 39
     heads = heads_on_ranks(scores.to_numpy(), valence.to_numpy(), groups, [states])
-    assert row.heads_within == pytest.approx(heads.within[0])
+    assert row.heads_within == pytest.approx(heads.band[0])
 
 
 def test_no_agreement_is_rejected_as_often_as_it_should_be():

@@ -8,7 +8,7 @@ import pytest
 
 from pessimal.errors import TableError
 from pessimal.tables.table_set import TableSet, table_sets
-from pessimal.tables.word_lists import as_published, by_word, check_words, spelled, word_starts
+from pessimal.tables.word_lists import as_published, check_words, spelled, word_means, word_starts
 
 TEXTS = [
     " love",
@@ -56,7 +56,7 @@ def test_a_words_reward_is_the_mean_of_its_spellings():
         {"best": [1.0, 2.0, 6.0, 5.0, 7.0], "worst": [0.0, 0.0, 3.0, 1.0, 9.0]},
         index=[" love", "Love", "love", "hate", "###"],
     )
-    words = by_word(rewards)
+    words = word_means(rewards)
     assert words.index.tolist() == ["hate", "love"]
     assert words.loc["love"].tolist() == [3.0, 1.0]
     assert words.loc["hate"].tolist() == [5.0, 1.0]

@@ -33,7 +33,7 @@ from pessimal.auditing.verdicts import (
     overall,
     verdicts,
 )
-from pessimal.checking.checks import as_table, at_most
+from pessimal.checking.checks import as_table, check_limit
 from pessimal.errors import TableError
 from pessimal.tables.result import Estimate, Result
 
@@ -60,7 +60,7 @@ def test_only_a_whole_interval_beyond_the_limit_fails(low, high, limit, holds, v
 
 def conformance(**failed):
     checks = [
-        at_most(name, 1.0 if failed.get(name) else 0.0, 0.5, n=8, note="")
+        check_limit(name, 1.0 if failed.get(name) else 0.0, 0.5, n=8, note="")
         for name in ("finite", "batch_own", "padding_right", "bos", "frame")
     ]
     return Result("conformance", as_table(checks), headline="Some checks.")

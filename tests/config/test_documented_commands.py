@@ -14,7 +14,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 
 from pessimal.catalogue import CONF
-from pessimal.cli import with_task
+from pessimal.cli import add_task
 from pessimal.config import compose as schemas
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -87,7 +87,7 @@ def test_it_composes(page, command):
     words = shlex.split(command, comments=True)[1:]
     if words == ["models"]:
         return
-    typed = with_task(words)
+    typed = add_task(words)
     overrides, previous = [], ""
     for argument in typed:
         option, previous = (

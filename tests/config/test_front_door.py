@@ -16,7 +16,7 @@ import pessimal.cli as run
 import quick_hydra
 from pessimal.__main__ import main
 from pessimal.catalogue import CONF
-from pessimal.cli import check_function, completed, print_help, print_models, split, with_task
+from pessimal.cli import add_task, check_function, completed, print_help, print_models, split
 from pessimal.config.compose import composed
 from pessimal.config.schema import TASKS
 from pessimal.errors import (
@@ -193,33 +193,33 @@ def test_a_path_that_hydra_would_read_is_quoted(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("run#7", "epoch=3-step=40"):
         Path(name).mkdir()
-        assert with_task(["check", f"model.path={name}"]) == ["task=check", f'model.path="{name}"']
-    assert with_task(["check", "model.path=run#8"]) == ["task=check", "model.path=run#8"]
+        assert add_task(["check", f"model.path={name}"]) == ["task=check", f'model.path="{name}"']
+    assert add_task(["check", "model.path=run#8"]) == ["task=check", "model.path=run#8"]
     Path("epoch=3-step=40/rewards.py").touch()
-    bare = with_task(["scan", "epoch=3-step=40/rewards.py:reward"])
+    bare = add_task(["scan", "epoch=3-step=40/rewards.py:reward"])
     assert any("callable" in override for override in bare)
 
 
 @pytest.mark.parametrize("typed", ['{"1":1,"good":0.5}', "{1: 1, good: 0.5}"])
 def test_ratings_of_a_judge_are_typed_in_braces(typed):
-    overrides = with_task(["scan", "model=judge", f"model.judge.ratings={typed}"])
+    overrides = add_task(["scan", "model=judge", f"model.judge.ratings={typed}"])
     ratings = [one.replace(" ", "") for one in overrides if "ratings" in one]
     assert ratings == ["++model.judge.ratings.1=1", "++model.judge.ratings.good=0.5"]
 
 
 def test_bare_verb_is_sugar_for_the_task():
-    assert with_task(["scan", "model=a"]) == ["task=scan", "model=a"]
-    assert with_task(["-m", "scan", "model=a,b"]) == ["task=scan", "model=a,b", "-m"]
-    assert with_task(["scan", "model=a", "--cfg", "job"]) == [
+    assert add_task(["scan", "model=a"]) == ["task=scan", "model=a"]
+    assert add_task(["-m", "scan", "model=a,b"]) == ["task=scan", "model=a,b", "-m"]
+    assert add_task(["scan", "model=a", "--cfg", "job"]) == [
         "task=scan",
         "model=a",
         "--cfg",
         "job",
     ]
-    assert with_task(["--info", "scan"]) == ["task=scan", "--info"]
+    assert add_task(["--info", "scan"]) == ["task=scan", "--info"]
     assert split(["task=scan", "--cfg", "job", "-m"]) == (["task=scan"], {"--cfg": "job", "-m": ""})
     with pytest.raises(ConfigError, match="is no model"):
-        with_task(["scan", "model"])
+        add_task(["scan", "model"])
 
 
 @pytest.mark.parametrize(
@@ -237,13 +237,13 @@ def test_bare_verb_is_sugar_for_the_task():
 def test_a_model_is_named_like_a_model_on_every_verb(typed, meant):
     meant = meant or ["model=auto", f'model.path="{typed}"']
     for verb in ("audit", "scan", "search", "explain", "check"):
-        assert with_task([verb, typed]) == [f"task={verb}", *meant]
-        assert with_task([verb, f"model={typed}"]) == [f"task={verb}", *meant]
-    assert with_task(["scan", "-m", "model=a/b,c/d"])[1:3] == [
+        assert add_task([verb, typed]) == [f"task={verb}", *meant]
+        assert add_task([verb, f"model={typed}"]) == [f"task={verb}", *meant]
+    assert add_task(["scan", "-m", "model=a/b,c/d"])[1:3] == [
         "model=auto",
         'model.path="a/b","c/d"',
     ]
-    assert with_task(["compare", "a/b", "my.py:f"]) == ["task=compare", 'models=["a/b","my.py:f"]']
+    assert add_task(["compare", "a/b", "my.py:f"]) == ["task=compare", 'models=["a/b","my.py:f"]']
 
 
 def test_a_line_is_completed(monkeypatch):
@@ -325,7 +325,7 @@ def test_help_of_a_verb_fits_two_screens_and_names_what_it_leaves_out(verb, caps
 
 def test_a_prompt_of_ones_own_is_chosen_by_its_key():
     typed = ["scan", "smollm2", "+prompts.mine=Why?", "prompts=[greatest,mine]"]
-    prompts = composed(with_task(typed))["prompts"]
+    prompts = composed(add_task(typed))["prompts"]
     assert list(prompts) == ["greatest", "mine"]
     assert prompts["mine"] == "Why?"
 
@@ -333,7 +333,7 @@ def test_a_prompt_of_ones_own_is_chosen_by_its_key():
 @pytest.mark.parametrize("typed", ["{}", "model={}", "model=auto model.path={}"])
 def test_a_folder_may_have_an_equals_sign_in_its_name(typed, tmp_path):
     (folder := tmp_path / "rate=0.1").mkdir()
-    config = composed(with_task(["scan", *typed.format(folder).split()]))
+    config = composed(add_task(["scan", *typed.format(folder).split()]))
     assert config["model"]["path"] == str(folder)
 
 

@@ -118,7 +118,7 @@ def test_a_missing_extra_is_named(module, monkeypatch):
     assert typed in missing_extra_message(ModuleNotFoundError(name=module))
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(MissingExtraError, match=r"^the verb needs the package .*\.") as caught:
-        require(module, why="the verb")
+        require(module, purpose="the verb")
     assert str(caught.value).endswith(typed)
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
 from pessimal.catalogue import CONF
-from pessimal.cli import with_task
+from pessimal.cli import add_task
 from pessimal.config.compose import build, composition_message, register
 from pessimal.config.schema import SCHEMAS, TASKS
 from pessimal.config.schema.shared import check_writable
@@ -38,7 +38,7 @@ words = st.one_of(typed, st.builds("{}={}".format, keys, hostile), hostile)
 @cases(330, arguments=st.lists(words, max_size=6))
 @example(arguments=["runs", "show", "\ud83d"])
 def test_a_command_line_becomes_one_for_hydra_or_is_refused(arguments):
-    found, wrong = refused(lambda: with_task(arguments), kinds=ConfigError)
+    found, wrong = refused(lambda: add_task(arguments), kinds=ConfigError)
     if wrong:
         assert "\n" not in str(found).replace("\\n", "")
     # Some verbs have keys of their own, and a word by itself is a model, as is model=.
@@ -219,7 +219,7 @@ def composed(elsewhere):
 
     def from_line(*line: str):
         try:
-            return build(compose("config", overrides=with_task(line)))
+            return build(compose("config", overrides=add_task(line)))
         except UserError:
             raise
         except Exception as error:

@@ -17,7 +17,7 @@ from pessimal.explaining.smallest import apply, hunks_between
 from pessimal.explaining.views import GONE, NEW, SAME, condensed, diff
 from pessimal.texts import literal, readable, short_names, storable
 from pessimal.tracking.registry import Manifest, safe_name
-from pessimal.verbs.common import as_csv, shown, table_text, visible
+from pessimal.verbs.common import as_csv, cell_text, table_text, visible
 from pessimal.verbs.runs import artifact_frame
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
@@ -91,7 +91,7 @@ def test_names_are_safe_for_folders_and_stay_apart(names):
 
 @cases(200, value=st.one_of(hostile, values))
 def test_a_terminal_gets_one_line_without_control_characters(value):
-    for text in (visible(str(value)), shown(value)):
+    for text in (visible(str(value)), cell_text(value)):
         assert not any(unicodedata.category(character)[0] == "C" for character in text)
         assert len(text.splitlines()) <= 1
     line = table_text(["name"], [[value]], width=30)

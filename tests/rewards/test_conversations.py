@@ -9,7 +9,7 @@ from transformers import AutoModelForCausalLM, AutoModelForSequenceClassificatio
 
 import pessimal
 from pessimal.catalogue import named_prompts
-from pessimal.cli import with_task
+from pessimal.cli import add_task
 from pessimal.config.compose import configuration
 from pessimal.conversation import Turn, plain_text, prompt_of, read_prompts
 from pessimal.errors import ConfigError, FrameError, InputError
@@ -57,7 +57,7 @@ def test_scan_gives_the_own_forward_on_the_whole_conversation(tiny_checkpoint):
         assert reward == pytest.approx(own, abs=1e-4)
     assert not np.allclose(table.rows["reward"], plain.rows["reward"])
     assert table.provenance.turns == MESSAGES
-    assert table.provenance.asked == prompt_of(MESSAGES)
+    assert table.provenance.question == prompt_of(MESSAGES)
     assert "system: You are kind." in table.provenance.prompt_text
     assert "turns" not in plain.provenance.fields(), "older tables keep their keys"
     assert table.provenance.key() != plain.provenance.key()
@@ -137,7 +137,7 @@ def test_prompts_in_files_and_configurations(tmp_path, monkeypatch):
     (tmp_path / "p.yaml").write_text(json.dumps({"talk": MESSAGES, "plain": "Why?"}))
     for end in ("jsonl", "yaml"):
         file = f"{tmp_path}/p.{end}"
-        assert {"prompts=[]", f"prompts_path={file}"} <= set(with_task(["scan", f"prompts={file}"]))
+        assert {"prompts=[]", f"prompts_path={file}"} <= set(add_task(["scan", f"prompts={file}"]))
         config = configuration("scan", {"prompts_path": file}, groups={"prompts": "[]"})
         assert config.prompts["talk"] == talk
     monkeypatch.chdir(tmp_path)

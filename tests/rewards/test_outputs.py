@@ -93,7 +93,7 @@ def scored(model, rows=(5, 99, 300)):
     scorer = FrameScorer(model.network(), frame, device=CPU)
     rows = np.array(rows)
     rewards = {
-        engine.name: scorer._by(engine, made, rows, batch_size=2) for engine in scorer.engines
+        engine.name: scorer._engine_rewards(made, rows, engine, 2) for engine in scorer.engines
     }
     return [made.ids(row) for row in rows], rewards
 

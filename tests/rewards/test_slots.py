@@ -94,7 +94,7 @@ def test_a_token_in_the_slot_has_the_published_classs_reward_of_the_same_ids(
         plain(checkpoint, [*other[0], *other[1], *closing], prompt),
     ]
     assert close([found["untouched"], found["rejected"]], both)
-    assert table.provenance.asked == context
+    assert table.provenance.question == context
     assert slot in table.name
 
 

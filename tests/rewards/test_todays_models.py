@@ -31,7 +31,7 @@ from pessimal import extensions
 from pessimal.catalogue import CONF
 from pessimal.errors import ConfigError, ModelError
 from pessimal.rewards.head import HeadSpec
-from pessimal.rewards.heads import Head, head_for, heads, in_float32, renamed
+from pessimal.rewards.heads import Head, float32_copy, head_for, heads, renamed
 from pessimal.rewards.judge import JudgeSpec
 from pessimal.rewards.obtain import open_model
 from pessimal.rewards.question import QuestionOptions
@@ -443,7 +443,7 @@ class OwnHead(Head):
     """A user's: a linear layer under a name that pessimal does not know."""
 
     def __init__(self, network, *, output=0):
-        self.layer = in_float32(network.utility)
+        self.layer = float32_copy(network.utility)
 
     @staticmethod
     def fits(shapes):

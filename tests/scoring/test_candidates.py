@@ -148,7 +148,7 @@ def test_survival_known_from_another_prompt_is_found_anew_where_a_sample_disagre
     other = Templated(model.tokenizer).frame("What is best?")
     known, count[:] = truth if agrees else ~truth, []
     assert (
-        inputs(Templated(model.tokenizer), other, words, Mode.ids, known=known).survives == truth
+        inputs(Templated(model.tokenizer), other, words, Mode.ids, prior=known).survives == truth
     ).all()
     assert sum(count) == n
 
@@ -263,7 +263,7 @@ def test_round_trips_are_those_of_whole_conversations(model, words, slot, writte
         for text in (opened + before, after + "<|end|>")
     )
     frame = Frame(question, prefix, suffix, context=None if slot == "answer" else asked)
-    whole = slot_ids(form, frame.asked, words.rows["text"].tolist())
+    whole = slot_ids(form, frame.question, words.rows["text"].tolist())
     rows = zip(whole, words.rows["candidate_id"], strict=True)
     expected = [frame.inside(ids) == [token] for ids, token in rows]
     assert 0 < sum(expected) < len(expected)

@@ -33,7 +33,7 @@ from pessimal.rewards.ceiling import (
 )
 from pessimal.rewards.frame import Frame
 from pessimal.rewards.language import JudgeNetwork, SequenceNetwork
-from pessimal.rewards.network import with_output
+from pessimal.rewards.network import set_output
 from pessimal.rewards.question import AnswerReading
 from pessimal.rewards.spec import Dtype
 from pessimal.scoring.candidates import frame_responses
@@ -152,7 +152,7 @@ class ReadsAnotherLayer(nn.Module):
 
 def test_a_head_on_another_layer_has_no_bound(caplog):
     network = harder(made(*DECODERS["qwen2"], ROWS), 0)
-    scorer, rewards = scorer_of(with_output(ReadsAnotherLayer(network), 0))
+    scorer, rewards = scorer_of(set_output(ReadsAnotherLayer(network), 0))
     assert scorer.attention == "own-forward"
     assert scorer.bounds() == unbounded(ELSEWHERE)
     assert np.abs(rewards).max() > 0
@@ -182,7 +182,7 @@ class OneNorm(nn.Module):
     "norm", [nn.Identity(), nn.Tanh(), OneNorm(), nn.BatchNorm1d(32).eval(), nn.Linear(32, 32)]
 )
 def test_only_what_computes_as_a_norm_is_one(norm):
-    assert NormalisedStates.of(norm, 32) is None
+    assert NormalisedStates.probe_norm(norm, 32) is None
 
 
 @torch.no_grad()
@@ -190,7 +190,7 @@ def test_only_what_computes_as_a_norm_is_one(norm):
 def test_a_norm_is_read_by_what_it_gives(norm):
     for weight in norm.parameters():
         weight.normal_()
-    states = NormalisedStates.of(norm, 32)
+    states = NormalisedStates.probe_norm(norm, 32)
     assert states.centred == isinstance(norm, nn.LayerNorm)
     assert torch.allclose(states.scale.float(), norm.weight, atol=1e-4)
     # The bound is what the best of all states gets, and no wider.
@@ -248,10 +248,10 @@ def test_a_log_probability_has_one_side_and_a_difference_of_two_has_none():
     scorer, rewards = scorer_of(SequenceNetwork(tiny_language_models.network("llama", ROWS)))
     bounds = scorer.bounds()
     assert (bounds.low, bounds.high) == (-math.inf, 0.0)
-    assert bounds.known
+    assert bounds.is_bounded
     assert math.isnan(bounds.share(-3.0))
     assert rewards.max() < 0
-    assert not weighted_sum([(0.1, bounds), (-0.1, bounds)]).known
+    assert not weighted_sum([(0.1, bounds), (-0.1, bounds)]).is_bounded
 
 
 def test_a_sum_is_bounded_by_its_terms():
@@ -261,7 +261,7 @@ def test_a_sum_is_bounded_by_its_terms():
     assert total.beyond([6.5, -3.25, 0.0]) == 0.5
     assert total.share(6.0) == 1.0
     assert total.share(1.5) == 0.0
-    assert not weighted_sum([*terms, (1.0, unbounded("c"))]).known
+    assert not weighted_sum([*terms, (1.0, unbounded("c"))]).is_bounded
 
 
 def test_a_lower_precision_gets_room():

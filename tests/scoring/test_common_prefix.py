@@ -100,7 +100,7 @@ def scorer_of(
     if kind is OwnForward:
         engine = OwnForward(network, PROMPT, typed=True)
     else:
-        decoder = Decoder.of(network)
+        decoder = Decoder.find(network)
         keys_and_values, context = prefix_context(decoder, PROMPT)
         engine = kind(decoder, PROMPT if kind is FullForward else keys_and_values, context)
     return CommonPrefixScorer(network, engine, prefix=PROMPT, suffix=suffix_of(closing), **options)

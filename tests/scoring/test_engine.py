@@ -163,7 +163,7 @@ def test_pad_token_at_the_end_does_not_move_the_place_where_the_reward_is_read(n
     assert frame.suffix[-1] == network.config.pad_token_id
     whole, prefix = torch.tensor([frame.around([7])]), torch.tensor(frame.prefix)
     careless = network(input_ids=whole).logits[0, 0]
-    ours = FullForward(Decoder.of(network), prefix).rewards(
+    ours = FullForward(Decoder.find(network), prefix).rewards(
         frame_responses(frame, torch.tensor([[7]])), shared=len(prefix)
     )
     assert abs(careless - ours[0]) > 1e-3
@@ -200,7 +200,7 @@ class Products(TorchDispatchMode):
 
 @torch.no_grad()
 def test_prefix_is_held_once_and_the_last_block_runs_on_the_position_that_is_read(network, frame):
-    decoder, prefix = Decoder.of(network), torch.tensor(frame.prefix)
+    decoder, prefix = Decoder.find(network), torch.tensor(frame.prefix)
     keys_and_values, context = prefix_context(decoder, prefix)
     ids, shapes = frame_responses(frame, torch.arange(64).unsqueeze(1)), []
     with Products() as products:

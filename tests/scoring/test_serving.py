@@ -25,7 +25,7 @@ CONVERSATIONS = [
 
 @pytest.fixture(scope="module")
 def served(model):
-    return Served.of(model, torch.device("cpu"))
+    return Served.from_reward(model, torch.device("cpu"))
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +123,7 @@ def test_a_function_is_served_too(tmp_path):
     reward = pessimal.reward(
         lambda prompt, responses: [float(len(r)) for r in responses], name="length"
     )
-    client = TestClient(application(Served.of(reward, torch.device("cpu"))))
+    client = TestClient(application(Served.from_reward(reward, torch.device("cpu"))))
     body = {"query": ["Why? So.", "Why? Well."], "prompts": ["Why?", "Why?"]}
     assert client.post("/get_reward", json=body).json()["rewards"] == [4.0, 6.0]
     refused = client.post("/classify", json={"input": [[1, 2]]})
@@ -133,7 +133,7 @@ def test_a_function_is_served_too(tmp_path):
 
 def test_a_function_that_gives_none_is_said(tmp_path):
     reward = pessimal.reward(lambda prompt, responses: [None for _ in responses], name="silent")
-    client = TestClient(application(Served.of(reward, torch.device("cpu"))))
+    client = TestClient(application(Served.from_reward(reward, torch.device("cpu"))))
     answer = client.post("/get_reward", json={"query": ["Why? So."], "prompts": ["Why?"]})
     assert answer.status_code == 400
     assert "None" in answer.json()["error"]

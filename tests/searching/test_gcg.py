@@ -86,7 +86,7 @@ def test_unseen_are_given_once_as_many_as_are_wanted_and_only_where_they_retoken
         asked.extend(rows[:, 0].tolist())
         return rows[:, 0] % 2 == 1
 
-    assert unseen(drawn, visited, retokenizes=odd, most=2).tolist() == [[1], [3]]
+    assert unseen(drawn, visited, retokenizes=odd, limit=2).tolist() == [[1], [3]]
     assert asked == [1, 2, 3, 4, 5]
     assert unseen(drawn, visited, retokenizes=odd).tolist() == [[5]], (
         "what was not wanted stays new"

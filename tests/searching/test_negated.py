@@ -6,7 +6,7 @@ import torch
 
 from pessimal.conversation import Turn
 from pessimal.errors import ConfigError
-from pessimal.rewards.checkpoint_files import of_model
+from pessimal.rewards.checkpoint_files import model_fields
 from pessimal.rewards.head import HeadSpec
 from pessimal.rewards.named import spec_of
 from pessimal.rewards.obtain import open_model
@@ -24,7 +24,9 @@ def test_negated_reward_is_searched_as_such_after_the_other_in_one_process(tiny_
         open_model(HeadSpec(path=str(tiny_checkpoint), negate=negate), tiny_checkpoint)
         for negate in (False, True)
     )
-    assert of_model(reward) != of_model(cost), "what is kept of one must not be taken for the other"
+    assert model_fields(reward) != model_fields(cost), (
+        "what is kept of one must not be taken for the other"
+    )
     contexts = [
         SearchContext(model, {"p": PROMPT}, SearchSpec(length=1)) for model in (reward, cost)
     ]

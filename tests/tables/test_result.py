@@ -23,8 +23,10 @@ TABLE = pd.DataFrame(
 
 
 def test_the_number_of_a_row_is_what_the_effects_columns_say():
-    assert EFFECT.at(TABLE.iloc[0]) == Estimate("ρ", 0.5, 9, "tokens", 0.4, 0.6, 0.01, 0.2)
-    missing = EFFECT.at(TABLE.iloc[1], "ρ, least")
+    assert EFFECT.estimate_row(TABLE.iloc[0]) == Estimate(
+        "ρ", 0.5, 9, "tokens", 0.4, 0.6, 0.01, 0.2
+    )
+    missing = EFFECT.estimate_row(TABLE.iloc[1], "ρ, least")
     assert (missing.label, missing.low, missing.p) == ("ρ, least", None, None)
 
 
@@ -115,7 +117,7 @@ def test_an_effect_of_the_detectable_size_is_found_four_times_of_five(simultaneo
     table = effect.correct(table.assign(draw=np.arange(len(x)) // tests))
     assert table["detectable"].to_numpy() == pytest.approx(true)
     assert (table["p_corrected"][::tests] <= 0.05).mean() == pytest.approx(0.8, abs=0.05)
-    number = effect.at(table.iloc[1])
+    number = effect.estimate_row(table.iloc[1])
     assert (number.miss == "") == (number.p <= 0.05)
     wide = effect.correct(table.assign(random_head=0.5, heads_within=1.0))
     assert wide["detectable"].equals(table["detectable"]), "no band is declared"

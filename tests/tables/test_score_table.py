@@ -243,7 +243,7 @@ def test_texts_are_held_once_and_rewards_are_ones_own():
         made(["a", "b"], prompt="best"),
         made(["a", "b"], [3.0, 1.0], prompt="worst"),
     )
-    one, two = shared.of(first), shared.of(second)
+    one, two = shared.share(first), shared.share(second)
     for original, table in ((first, one), (second, two)):
         pd.testing.assert_frame_equal(table.rows, original.rows)
     assert np.shares_memory(one.rows["candidate_id"], two.rows["candidate_id"])
@@ -252,8 +252,8 @@ def test_texts_are_held_once_and_rewards_are_ones_own():
 
 def test_tables_that_only_look_alike_keep_their_own_columns():
     shared = SharedColumns()
-    shared.of(made(["a", "b"]))
+    shared.share(made(["a", "b"]))
     other = made(["a", "b"], tokens=["\u0120a", "b"])
-    assert shared.of(other).rows["token"].tolist() == ["\u0120a", "b"]
+    assert shared.share(other).rows["token"].tolist() == ["\u0120a", "b"]
     apart = made(["x", "y"], candidates_digest="e")
-    assert shared.of(apart).rows["text"].tolist() == ["x", "y"]
+    assert shared.share(apart).rows["text"].tolist() == ["x", "y"]

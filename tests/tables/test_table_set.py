@@ -281,12 +281,12 @@ def test_many_prompts_are_averaged_by_polarity():
 
 def test_a_prompt_scanned_in_another_mode_is_no_column():
     found = one([made(prompt="best"), made(prompt="worst", mode="text")], polarity=POLARITY)
-    assert list(found.of_model("m")) == ["best"]
+    assert list(found.model_tables("m")) == ["best"]
     assert found.opposite_pairs() == []
     assert found.without_columns() == ["m on worst: scanned in another mode"]
     fewer = [replace(made(prompt="worst"), rows=made().rows.head(30)), made(prompt="best")]
     fewer[0] = replace(fewer[0], provenance=replace(fewer[0].provenance, candidates_digest="e"))
-    [name] = one(fewer, polarity=POLARITY).of_model("m")
+    [name] = one(fewer, polarity=POLARITY).model_tables("m")
     assert name in ("best", "worst"), "tokens of two lists do not stand row by row"
 
 

@@ -7,11 +7,11 @@ import pytest
 
 from pessimal.errors import InputError, MissingExtraError
 from pessimal.tables.word_lists import (
+    add_half_sums,
     read_frequencies,
     read_lexicon,
     read_lexicons,
     read_terms,
-    with_half_sums,
 )
 
 
@@ -220,6 +220,6 @@ def test_the_token_intersection_is_read_beside_its_row_numbers(tmp_path):
 
 def test_a_half_sum_is_measured_on_the_scale_of_one_prompt():
     words = pd.DataFrame({"good": [1.0, 2.0, 6.0], "bad": [-1.0, -4.0, -6.0], "x": [9.0, 0.0, 1.0]})
-    outcomes, scales = with_half_sums(words, [("good", "bad")])
+    outcomes, scales = add_half_sums(words, [("good", "bad")])
     assert outcomes["good × bad"].tolist() == [0, -1, 0]
     assert scales["good × bad"] == pytest.approx((words["good"].std(ddof=0) + scales["bad"]) / 2)

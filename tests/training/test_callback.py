@@ -315,7 +315,7 @@ class Clock:
 
 def run_step(watching, clock, step, *, seconds=1.0, last=False):
     clock.now += seconds
-    found = watching.after(step, last=last)
+    found = watching.after(step, is_last=last)
     return {"best": next((v for k, v in found.items() if k.endswith("best_reward")), None)}
 
 

@@ -141,7 +141,7 @@ def test_a_training_that_was_cut_off_ends_as_if_it_had_not_been(base, items, tmp
 def test_sharing_the_question_gives_the_rewards_of_whole_conversations(base, items):
     words = tokenizer(template=CHAT)
     model = new_network(base, PreferenceRecipe(layers=2, rank=4), seed=0, pad=PAD).eval()
-    answers = Answers.of(words, "What is best?", items[0].names[:20])
+    answers = Answers.from_names(words, "What is best?", items[0].names[:20])
     with torch.no_grad():
         shared = score_answers(model, answers.prefix, answers.ids, rows=8)
         own = [model(torch.tensor([[*answers.prefix, *ids]])).logits[0, 0] for ids in answers.ids]
@@ -151,7 +151,7 @@ def test_sharing_the_question_gives_the_rewards_of_whole_conversations(base, ite
 def test_gradients_are_those_of_whole_conversations(base, items):
     words = tokenizer(template=CHAT)
     model = new_network(base, PreferenceRecipe(layers=2, rank=4), seed=0, pad=PAD).eval()
-    answers = Answers.of(words, "What is best?", items[0].names[:6])
+    answers = Answers.from_names(words, "What is best?", items[0].names[:6])
     trained = [weight for weight in model.parameters() if weight.requires_grad]
     pull = torch.linspace(-1, 1, 6)
     shared = torch.autograd.grad(

@@ -11,8 +11,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from pessimal.cli import with_task
-from pessimal.config.compose import asked, config_hash
+from pessimal.cli import add_task
+from pessimal.config.compose import config_hash, request
 from pessimal.config.schema import ReportConfig, ScanConfig
 from pessimal.errors import ConfigError
 from pessimal.rewards.head import HeadSpec
@@ -215,7 +215,7 @@ def test_mistakes_are_reported_in_one_piece(registry, command, tmp_path, argumen
 
 
 def test_words_after_other_verbs_are_no_names():
-    assert with_task(["runs", "show", "a/b:v0"])[:3] == [
+    assert add_task(["runs", "show", "a/b:v0"])[:3] == [
         "task=runs",
         "action=show",
         'names=["a/b:v0"]',
@@ -225,7 +225,7 @@ def test_words_after_other_verbs_are_no_names():
         (["show", "runs"], "unknown verb 'show'"),
     ):
         with pytest.raises(ConfigError, match=message):
-            with_task(arguments)
+            add_task(arguments)
 
 
 @pytest.mark.slow
@@ -263,7 +263,7 @@ def test_what_a_task_publishes_keeps_what_was_asked_for_and_no_place_of_this_mac
     folder, manifest = registry_of(config).publish("report", "r", fill("x"))
     assert manifest.config_hash == config_hash(config)
     kept = json.loads((folder / "run_config.json").read_text())
-    assert kept == asked(config)
+    assert kept == request(config)
     assert (kept["seed"], kept["prompts"]["p"]) == (7, "\ud800 <script>?")
     assert str(tmp_path) not in json.dumps(kept)
     other = ReportConfig(task="report")

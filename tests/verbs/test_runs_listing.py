@@ -10,7 +10,7 @@ from rich.cells import cell_len
 
 from pessimal.errors import ConfigError, InputError
 from pessimal.tracking.registry import Manifest, find_artifact
-from pessimal.verbs.common import as_csv, as_json, shown, visible
+from pessimal.verbs.common import as_csv, as_json, cell_text, visible
 from pessimal.verbs.runs import (
     artifact_frame,
     key_figures,
@@ -236,7 +236,7 @@ def test_control_characters_never_reach_the_terminal():
         assert visible(text).isprintable()
         visible(text).encode()
     assert visible("\x1b[31m\n\0\u202e\u2028\ud83d") == r"\x1b[31m\n\x00\u202e\u2028\ud83d"
-    assert (shown(" good"), shown(""), shown(None)) == ('" good"', '""', "")
+    assert (cell_text(" good"), cell_text(""), cell_text(None)) == ('" good"', '""', "")
     about = {"\x1b[2J[red]": "\x1b[31m[bold]x[/bold]\r"}
     hostile = [manifest("m", type="other", summary=about, run_id="\x1b")]
     text = list_text(hostile, width=80) + list_text([*hostile, NEW], width=None)

@@ -49,7 +49,7 @@ def all_analyses(additions: Sequence[str | Analysis] = ()) -> tuple[Analysis, ..
         if not isinstance(value, Analysis):
             raise ConfigError(f"the entry point {GROUP}, {path}, is no function under @analysis()")
     typed = [
-        extensions.named(entry, option="analyses", kind=Analysis)
+        extensions.load_object(entry, option="analyses", kind=Analysis)
         if isinstance(entry, str)
         else entry
         for entry in additions
@@ -63,7 +63,7 @@ def all_analyses(additions: Sequence[str | Analysis] = ()) -> tuple[Analysis, ..
                 f"two analyses are called {analysis.name!r}: {other.path} and {analysis.path}. "
                 "Give one another name, in its @analysis(NAME)"
             )
-    return tuple(sorted(by_name.values(), key=lambda one: (one.place, one.name)))
+    return tuple(sorted(by_name.values(), key=lambda analysis: (analysis.place, analysis.name)))
 
 
 def _name_items(result: Result, tables: TableSet) -> Result:
@@ -112,7 +112,7 @@ def compare(
             if reason and not new:
                 missing[tables.candidates] = reason
         if len(missing) == len(sets):
-            skipped[analyse.name] = min(missing.values(), key=lambda why: why.startswith("needs "))
+            skipped[analyse.name] = min(missing.values(), key=lambda r: r.startswith("needs "))
         else:  # what nobody asked of a list of items is not missing
             skipped |= {
                 f"{analyse.name}, {c}": reason

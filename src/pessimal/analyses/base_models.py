@@ -19,7 +19,7 @@ from pessimal.analyses.analysis import (
     analysis,
     check_rewards,
     check_varied,
-    noted,
+    note_errors,
 )
 from pessimal.analyses.framing import PAIRS, align_prompts, ends_of_axes
 from pessimal.analyses.nulls import Dependence
@@ -120,7 +120,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             rows["probability"] = np.exp(rows["log_probability"])
             columns = ["end", "rank", "text", "log_probability", "probability", "tied", "certified"]
             ends.append(rows[columns].assign(model=table.model, **where))
-        with noted(notes, prompt):
+        with note_errors(notes, prompt):
             rewards, scores = side_by_side(tables, prompt, members)
             dependent = dependence(rewards.index, options.meanings)
             correlation = reward_correlation(
@@ -185,7 +185,7 @@ def _axes(tables: TableSet, *, k: int) -> list[pd.DataFrame]:
     Source: Christian et al. 2025, Tables A4 (best + worst) and A5 (best − worst).
     """
     log_p = {
-        prompt: {(t.model, t.provenance.candidates_digest): t.by_text for t in members}
+        prompt: {(t.model, t.provenance.candidates_digest): t.text_rewards for t in members}
         for prompt, members in tables.language.items()
     }
     names = {"reward_first": "log_p_first", "reward_second": "log_p_second"}

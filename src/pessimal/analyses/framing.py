@@ -42,7 +42,7 @@ from pessimal.tables import ScoreTable
 from pessimal.tables.result import Effect, Result
 from pessimal.tables.score_table import MEANING
 from pessimal.tables.table_set import TableSet
-from pessimal.tables.word_lists import by_word, word_starts
+from pessimal.tables.word_lists import word_means, word_starts
 
 PAIRS = (("best", "worst"), ("greatest", "worst"), ("greatest", "best"))
 """Prompts of the paper that are compared wherever they are there, the last as in its Figure A2."""
@@ -367,7 +367,7 @@ def _units(tables: TableSet, scan: ScoreTable, pair: pd.DataFrame) -> tuple[str,
     if tables.candidates != "vocabulary":
         return tables.things, pair
     tokens = pair[(scan.rows["kind"] == "normal").to_numpy()]
-    words = by_word(tokens)
+    words = word_means(tokens)
     words = words[word_starts(tokens.index).get_indexer(words.index) >= 0]
     enough = len(words) >= LEAST and (words.nunique() > 1).all()
     return ("words", words) if enough else (tables.things, pair)

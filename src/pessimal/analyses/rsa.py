@@ -12,7 +12,7 @@ import pandas as pd
 from scipy.stats import zscore
 
 from pessimal.analyses.agreement import tau_matrix
-from pessimal.analyses.analysis import Needs, Options, analysis, by_prompt, strongest
+from pessimal.analyses.analysis import Needs, Options, analysis, map_prompts, strongest
 from pessimal.analyses.nulls import permutation_p
 from pessimal.errors import TableError
 from pessimal.plots import Heatmap, Scatter
@@ -237,7 +237,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         )
         return table
 
-    table = by_prompt(tables, regress, failed=failed)
+    table = map_prompts(tables, regress, failed=failed)
     effect = Effect(
         "mantel_r", "Mantel's r", p="mantel_p_corrected", null=0.0, n="n_models", of="models"
     )
@@ -264,7 +264,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             headline,
             # What models have in common comes after whatever was tested of what they want.
             weight=weight_of(best["mantel_r"], share=1 / 2),
-            estimate=effect.at(best),
+            estimate=effect.estimate_row(best),
             effect=effect,
             method="rsa",
             notes=(
@@ -279,7 +279,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         ),
         Result(
             "rsa_matrices",
-            by_prompt(tables, matrices.get),
+            map_prompts(tables, matrices.get),
             plot=Heatmap(
                 value="value",
                 panel="factor",
@@ -361,7 +361,7 @@ def analyse_map(tables: TableSet, options: Options) -> list[Result]:
             - y: place, in units of 1 − τ
             - stress: Kruskal's stress-1 of the map; 0 is exact, .2 poor
     """
-    table = by_prompt(tables, lambda prompt: _map(tables, prompt, options))
+    table = map_prompts(tables, lambda prompt: _map(tables, prompt, options))
     if table.empty:
         return []
     prompt = table["prompt"].iloc[0]

@@ -196,7 +196,7 @@ def _flip_rate_result(
     if not tested:
         makers = ", ".join(sorted(set(null["perturber"]))) or "nobody"
         notes += (f"Nothing is tested: {top['perturber']} has no placebo edits (by {makers}).",)
-    estimate = effect.at(top)
+    estimate = effect.estimate_row(top)
     weight = weight_of(top["flip_rate"], estimate.p)
     return Result(
         *("sensitivity", table, headline),
@@ -283,7 +283,7 @@ def _representatives(table: pd.DataFrame, explained: Explained) -> Result:
         f"{literal(top['comparison'], limit=40)} (τ = {signed(top['tau'])}).",
         method=METHOD,
         weight=MINOR,
-        estimate=TAU.at(top),
+        estimate=TAU.estimate_row(top),
     )
 
 
@@ -322,7 +322,7 @@ def _coverage_result(
         ),
         method,
         MINOR,
-        COVERAGE.at(high),
+        COVERAGE.estimate_row(high),
         tuple(f"{r.value:.0%} of {r.n:,} edits did what was asked." for r in judged.itertuples()),
         summary={
             f"coverage/{r.among}/{r.side}": float(r.value)
@@ -401,7 +401,7 @@ def _agreement(
         forest,
         REASONS,
         weight_of(1 - low["tau"]) / 2,
-        replace(TAU, low="low", high="high").at(low),
+        replace(TAU, low="low", high="high").estimate_row(low),
     )
     rankings = []
     for perturber, rows in taus.groupby("perturber", sort=False):
@@ -421,7 +421,7 @@ def _agreement(
         f"{signed(first['tau'])}).",
         method=REASONS,
         weight=weight_of(0.2),
-        estimate=TAU.at(first),
+        estimate=TAU.estimate_row(first),
     )
     return [agreement, disagreement]
 

@@ -291,7 +291,7 @@ class RolloutColumns:
     prompt: str | None = None
     """The prompt: a text, or a conversation."""
     response: str | None = None
-    """What the policy wrote."""
+    """The response: the text that the policy wrote."""
     reward: str | None = None
     """The reward."""
     truth: str | None = None
