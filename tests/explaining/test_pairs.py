@@ -6,10 +6,6 @@ from collections import Counter
 import numpy as np
 import pytest
 from afinn import Afinn
-from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GroupKFold, cross_val_predict
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 from vaderSentiment.vaderSentiment import SentimentIntensityAnalyzer
 from wordfreq import top_n_list
 
@@ -98,19 +94,3 @@ def test_good_answers_are_as_often_the_longer_as_the_shorter_ones(pairs, differe
 def test_no_rule_of_the_surface_ranks_the_pairs(differences, name):
     assert np.any(differences[name])  # a rule that always ties is no test
     assert 0.45 <= accuracy(differences[name]) <= 0.55
-
-
-def test_neither_do_all_rules_together(pairs, differences):
-    """Cross-validated logistic regression on the differences, whose signs are drawn as no answer
-    comes first; twins, which share their answers, stay on one side of a split."""
-    matrix = np.stack(list(differences.values()), axis=1)
-    twins = [frozenset(pair.responses) for pair in pairs]
-    groups = np.array([twins.index(answers) for answers in twins])
-    model = make_pipeline(StandardScaler(with_mean=False), LogisticRegression(fit_intercept=False))
-    shares = []
-    for seed in range(5):
-        signs = np.random.default_rng(seed).choice([-1, 1], len(matrix))
-        folds = GroupKFold(10, shuffle=True, random_state=seed)
-        guesses = cross_val_predict(model, matrix * signs[:, None], signs, cv=folds, groups=groups)
-        shares.append(np.mean(guesses == signs))
-    assert np.mean(shares) <= 0.58
