@@ -11,7 +11,6 @@ from planted_rollouts import PHRASE, make_rollouts
 
 import pessimal
 from pessimal.api import rollouts as module
-from pessimal.errors import InputError
 from pessimal.verbs.rollouts import describe_rollouts
 
 GRADERS = Path(planted.__file__)
@@ -123,20 +122,6 @@ def test_some_prompts_without_an_answer_are_graded_all_the_same(frame, analyse):
     results = analyse(frame.assign(answer=answers), "phrase")
     assert results["wrongly_paid"].table["feature"].iloc[0] == PHRASE
     assert results["wrongly_paid"].summary["wrongly_paid/n"] < 120
-
-
-def test_groups_of_one_are_refused(frame, analyse):
-    with pytest.raises(InputError, match=r"columns\.group"):
-        analyse(frame.drop_duplicates("prompt").assign(reward=1.0))
-
-
-def test_two_graders_score_the_same_rollouts(frame, tmp_path):
-    graders = [f"{GRADERS}:phrase", f"{GRADERS}:clean"]
-    results = pessimal.rollouts(frame, reward=graders, cache=str(tmp_path))
-    names = results["wrongly_paid"].table["reward"].unique().tolist()
-    assert len(names) == 1
-    assert names[0].endswith("phrase")
-    assert all("phrase" in failure for failure in results.failures)
 
 
 @pytest.mark.parametrize("private", [False, True])
