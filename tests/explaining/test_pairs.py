@@ -5,16 +5,12 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from afinn import Afinn
 from vaderSentiment.vaderSentiment import SentimentIntensityAnalyzer
-from wordfreq import top_n_list
 
 from pessimal.tables.comparisons import load
 
 CATEGORIES = {"correct", "instruction", "refusal", "harmless", "polite", "complete", "true"}
 VADER = SentimentIntensityAnalyzer().lexicon
-AFINN = Afinn()._dict
-FREQUENT = set(top_n_list("en", 1000))
 
 
 def words(text):
@@ -29,24 +25,11 @@ FEATURES = {
     "characters": lambda text, prompt: len(text),
     "words": lambda text, prompt: len(text.split()),
     "valence by VADER": lambda text, prompt: sum(VADER.get(word, 0) for word in words(text)),
-    "valence by AFINN": lambda text, prompt: sum(AFINN.get(word, 0) for word in words(text)),
     "newlines": lambda text, prompt: text.count("\n"),
-    "list marks": lambda text, prompt: len(re.findall(r"^\s*(?:[-*]|\d+\.)\s", text, re.M)),
-    "digits": lambda text, prompt: sum(map(str.isdigit, text)),
     "punctuation": lambda text, prompt: len(re.findall(r"[^\w\s]", text)),
-    "exclamation marks": lambda text, prompt: text.count("!"),
-    "markdown": lambda text, prompt: len(re.findall(r"[`*#_]", text)),
     "sentences": lambda text, prompt: len(re.findall(r"[.!?](?:\s|$)", text)),
-    "a capital first": lambda text, prompt: text[0].isupper(),
-    "a full stop at the end": lambda text, prompt: text.endswith("."),
-    "a question mark at the end": lambda text, prompt: text.endswith("?"),
-    "a yes first": lambda text, prompt: text.lower().startswith("yes"),
     "a no first": lambda text, prompt: text.lower().startswith("no"),
     "words of the prompt": lambda text, prompt: share(text, words(prompt)),
-    "words of refusal": lambda text, prompt: len(
-        re.findall(r"\b(?:sorry|can't|cannot|unable)\b", text.lower())
-    ),
-    "frequent words": lambda text, prompt: share(text, FREQUENT),
 }
 
 

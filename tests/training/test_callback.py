@@ -150,9 +150,8 @@ def check_last_turn(watching, network, words):
     assert last[last["end"] == "worst"]["reward"].iloc[0] <= min(own) + slack(own)
 
 
-@pytest.mark.parametrize("wrap", [lambda network: network, adapted])
-def test_with_lightning(words, wrap, tmp_path):
-    told, network = [], wrap(network_of(words))
+def test_with_lightning(words, tmp_path):
+    told, network = [], adapted(network_of(words))
     watching = pessimal.PessimalCallback(
         "greatest", words, watch=WATCH, report=told.append, **unhurried(network)
     )
@@ -175,9 +174,8 @@ def test_with_lightning(words, wrap, tmp_path):
     check_last_turn(watching, network, words)
 
 
-@pytest.mark.parametrize("wrap", [lambda network: network, adapted])
-def test_with_transformers(words, wrap, tmp_path):
-    network = wrap(network_of(words))
+def test_with_transformers(words, tmp_path):
+    network = network_of(words)
     watching = pessimal.PessimalCallback({"q": QUESTION}, watch=WATCH, **unhurried(network))
     trainer = hugging_face(network, [watching], tmp_path, words)
     logged = [entry for entry in trainer.state.log_history if "pessimal/q/best_reward" in entry]
@@ -342,8 +340,15 @@ def test_time_that_was_saved_is_used_and_the_first_turn_put_off_is_warned_of_onc
     assert watching.spent == slow  # it became slow at once, and is left alone
 
 
-@pytest.mark.parametrize("trainer", ["lightning", "transformers"])
-@pytest.mark.parametrize("part", ["begin", "turn", "report", "forward"])
+@pytest.mark.parametrize(
+    ("trainer", "part"),
+    [
+        ("lightning", "begin"),
+        ("transformers", "turn"),
+        ("lightning", "report"),
+        ("transformers", "forward"),
+    ],
+)
 def test_nothing_ends_the_training(words, tmp_path, caplog, monkeypatch, trainer, part):
     """An error is said once, and the weights are those of a training that is not watched."""
 
