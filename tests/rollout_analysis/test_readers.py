@@ -231,7 +231,7 @@ def test_thoughts_are_read_apart_from_answers(text, answer, thought):
     assert rollouts_of(table, where="all").frame["response"].item() == text
 
 
-@pytest.mark.parametrize("write", [json.dumps], ids=["list", "JSON", "Python"])
+@pytest.mark.parametrize("write", [json.dumps], ids=["JSON"])
 def test_of_a_conversation_the_last_answer_is_the_response(write):
     turns = [("user", "One?"), ("assistant", "1"), ("user", "Two?"), ("assistant", "2")]
     messages = [{"role": role, "content": text} for role, text in turns]
