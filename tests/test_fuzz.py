@@ -5,6 +5,7 @@ import csv
 import io
 import json
 import re
+import shutil
 import tempfile
 import unicodedata
 from collections.abc import Callable
@@ -359,7 +360,8 @@ def page_of(folder, texts: list[str]) -> str:
         Result("provenance", pd.DataFrame({"model": list("abc"), "developer": texts})),
     ]
     more = {"skipped": {first: second}, "reference": second, "created": third, "drawn": False}
-    folder.mkdir(exist_ok=True)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
     return page([write_artifact(folder, results, labels=labels, **more)], title=first)
 
 
