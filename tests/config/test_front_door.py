@@ -259,7 +259,7 @@ def test_output_that_nobody_reads_ends_quietly():
     assert ran.stdout.endswith("\n0\n")
 
 
-@pytest.mark.parametrize("verb", TASKS)
+@pytest.mark.parametrize("verb", ["audit", "explain", "scan"])
 def test_help_of_a_verb_fits_two_screens_and_names_what_it_leaves_out(verb, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "110")
     print_help([f"task={verb}"], {})

@@ -55,11 +55,11 @@ def clean(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def pair(tmp_path_factory):
+def pair(checkpoint, tmp_path_factory):
     """A model that reads the response's last token, whose layers and embeddings hardly show in its
     head; and the same with one embedding that points where the head reads."""
     folder = tmp_path_factory.mktemp("pair")
-    pad_apart(make_checkpoint(folder / "bare", tokens=900))
+    pad_apart(shutil.copytree(checkpoint, folder / "bare"))
     template = folder / "bare/chat_template.jinja"
     ends = "{% if not loop.last %}<|end|>{% endif %}{% endfor %}"
     template.write_text(template.read_text().replace("<|end|>{% endfor %}", ends))
