@@ -5,14 +5,7 @@ import pytest
 from scipy import stats
 
 from pessimal.analyses import nulls
-from pessimal.analyses.nulls import (
-    have_states,
-    interval,
-    random_head_share,
-    random_heads,
-    robust,
-    slopes,
-)
+from pessimal.analyses.nulls import interval, random_head_share, random_heads, robust, slopes
 
 
 def random_design(n: int = 400, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
@@ -106,12 +99,6 @@ def test_rows_without_states_are_left_out_and_outcomes_have_states_of_their_own(
     assert less == pytest.approx(share(outcomes[rows], [first[rows], second[rows]], rows))
     first[10:] = np.nan
     assert np.isnan(share(outcomes, [first, second])).all()
-
-
-def test_rows_have_states_where_every_array_has_them():
-    arrays = np.ones((3, 4, 1, 2))
-    arrays[0, 1], arrays[2, 3] = np.nan, np.nan
-    assert have_states(arrays).tolist() == [True, False, True, False]
 
 
 def test_each_random_head_is_measured_on_its_own_spread():
