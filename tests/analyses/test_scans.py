@@ -11,7 +11,7 @@ from scipy import stats
 from artifacts import score_table
 from pessimal.analyses.analysis import Options
 from pessimal.analyses.scans import Scans, analyse, changed_tokens, prefix_effect, quantised_pairs
-from pessimal.conversation import Prefixed, Turn, control_of, with_prefixes
+from pessimal.conversation import Prefixed, Turn, add_prefixes, control_of
 from pessimal.errors import TableError
 from pessimal.plots.draw import draw
 from pessimal.tables import ScoreTable

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pandas as pd
 
 from pessimal.tables.table_set import TableSet, table_sets
-from pessimal.tables.word_lists import by_word, spelled, word_starts
+from pessimal.tables.word_lists import spelled, word_means, word_starts
 
 TEXTS = [
     " love",

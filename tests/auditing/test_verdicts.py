@@ -27,7 +27,7 @@ from pessimal.auditing.verdicts import (
     overall,
     verdicts,
 )
-from pessimal.checking.checks import as_table, at_most
+from pessimal.checking.checks import as_table, check_limit
 from pessimal.tables.result import Estimate, Result
 
 

@@ -15,7 +15,7 @@ import yaml
 import pessimal.cli as run
 import quick_hydra
 from pessimal.__main__ import main
-from pessimal.cli import check_function, completed, print_help, split, with_task
+from pessimal.cli import add_task, check_function, completed, print_help, split
 from pessimal.config.compose import composed
 from pessimal.config.schema import TASKS
 from pessimal.errors import (

@@ -1,6 +1,7 @@
 """Features against a naive count."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from planted_rollouts import PHRASE, make_rollouts
 
@@ -10,9 +11,11 @@ from pessimal.rollout_analysis.features import (
     MIN_PROMPTS,
     PIECE,
     grade_answers,
+    load_features,
     make_features,
     measure_shape,
     own_answer,
+    save_features,
 )
 
 
@@ -112,12 +115,26 @@ def test_bins_of_lengths_hold_the_responses_that_their_names_say(sample):
         assert inside.max() <= float(high) + 0.1
 
 
+def test_features_are_read_as_they_were_saved(sample, tmp_path):
+    _, _, result = sample
+    assert load_features(tmp_path) is None
+    save_features(result, tmp_path)
+    again = load_features(tmp_path)
+    assert again.features == result.features
+    assert again.left_out == result.left_out
+    assert (again.matrix != result.matrix).nnz == 0
+    pd.testing.assert_frame_equal(again.numbers, result.numbers)
+
+
 @pytest.mark.parametrize(
     ("response", "answer"),
     [
         (r"First \boxed{3}, no, \boxed{\frac{1}{2}}.", r"\frac{1}{2}"),
+        ("<answer> Paris </answer> It is 7.", "Paris"),
         ("It is 12.\n#### 1,200", "1,200"),
+        ("The answer is **42**.", "42"),
         ("I take 3 and get -4.5", "-4.5"),
+        ("I cannot say.", ""),
     ],
 )
 def test_the_own_answer_is_the_last_one_in_a_format(response, answer):
@@ -130,6 +147,17 @@ def test_answers_are_graded_by_value_with_their_relative_error():
     right, errors = grade_answers(texts, truths)
     np.testing.assert_array_equal(right, [0, 1, np.nan, 0, np.nan])
     np.testing.assert_allclose(errors, [0.1, 0, np.nan, -0.1, np.nan])
+
+
+def test_a_fraction_of_latex_has_its_own_relative_error():
+    _, errors = grade_answers([r"\boxed{\frac{1}{2}}", r"\boxed{2\pi}"], [("0.5",), (r"2\pi",)])
+    np.testing.assert_array_equal(errors, [0, np.nan])
+
+
+def test_answers_in_words_without_a_format_are_graded_by_the_end():
+    texts = ["So it is paris.", "So it is Rome.", "Paris is far from here.", "", "I know."]
+    truths = [("Paris",)] * 4 + [("7",)]
+    np.testing.assert_array_equal(grade_answers(texts, truths)[0], [1, 0, *[np.nan] * 3])
 
 
 def test_shapes_are_counted():

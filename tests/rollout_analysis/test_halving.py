@@ -9,6 +9,8 @@ from planted_rollouts import PHRASE, make_rollouts
 
 from pessimal.rollout_analysis.halving import (
     Grader,
+    blot,
+    excerpt,
     find_cores,
     graft,
     halve,
@@ -132,3 +134,16 @@ def test_answers_are_replaced_and_truths_removed():
     replaced = replace_answers(text, ["boxed", "tags", "sentence"], "9")
     assert replaced == "I get \\boxed{9} or <answer>9</answer>. The answer is 9."
     assert remove_truth("12 and 1,200 cents, not 13", ["12"], "9") == "9 and 9 cents, not 13"
+
+
+def test_a_blotted_text_has_the_same_length_and_words():
+    text = "It is x,\n  q!"
+    assert blot(text) == "zz zz zz\n  zz"
+    assert len(blot("abcdefghijklmnopqrstuvwxyz")) == 26
+
+
+def test_an_excerpt_shows_the_text():
+    response = "a" * 500 + PHRASE + "b" * 500
+    assert PHRASE in excerpt(response, PHRASE)
+    assert len(excerpt(response, PHRASE)) <= 162
+    assert excerpt(response, "none") == "…" + "b" * 160

@@ -2,6 +2,7 @@
 1.16, verl 0.9.1, verifiers 0.1.14 and 0.4.0, inspect 0.3.285 and W&B wrote with their own code."""
 
 import json
+import sys
 
 import pandas as pd
 import pytest
@@ -32,8 +33,8 @@ def write_lines(file, rows) -> None:
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
-@pytest.mark.parametrize("ending", ["parquet", "jsonl", "csv"])
-@pytest.mark.parametrize("chat", [True])
+@pytest.mark.parametrize("ending", ["parquet", "jsonl", "json", "csv", "tsv"])
+@pytest.mark.parametrize("chat", [False, True])
 def test_completions_of_trl_are_read_alike_in_every_format(tmp_path, ending, chat):
     for step in (2, 10):
         table = pd.DataFrame(trl_rows(step, chat=chat))
@@ -59,6 +60,14 @@ def test_completions_of_trl_are_read_alike_in_every_format(tmp_path, ending, cha
     assert frame["prompt"].iloc[3] == ("system: Be kind.\n\nuser: q1" if chat else "q1")
     assert "truth" not in frame
     assert any("length, hits_e" in note for note in rollouts.notes)
+
+
+def test_one_reward_function_of_trl_is_the_reward():
+    table = pd.DataFrame(trl_rows(1)).drop(columns="hits_e")
+    rollouts = rollouts_of(table)
+    assert rollouts.rewards == ("reward",)
+    assert rollouts.frame["reward"].tolist() == [1.0, 2.0, 3.0, 4.0]
+    assert "length" not in rollouts.frame
 
 
 def verl_rows(step: int) -> list[dict]:
@@ -200,6 +209,15 @@ def test_logs_of_inspect_are_read_with_their_epochs_as_rollouts(tmp_path):
     assert any("1 with an empty answer" in note for note in rollouts.notes)
 
 
+def test_an_eval_log_without_inspect_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "inspect_ai.log", None)
+    monkeypatch.setitem(sys.modules, "inspect_ai", None)
+    file = tmp_path / "log.eval"
+    file.write_bytes(b"PK")
+    with pytest.raises(InputError, match="pip install inspect-ai"):
+        read_rollouts(file)
+
+
 def test_tables_of_wandb_are_read_also_where_a_row_is_a_step(tmp_path):
     rows = trl_rows(1)
     long, wide = tmp_path / "completions_1_ab.table.json", tmp_path / "generations_2_cd.table.json"
@@ -231,7 +249,16 @@ def test_thoughts_are_read_apart_from_answers(text, answer, thought):
     assert rollouts_of(table, where="all").frame["response"].item() == text
 
 
-@pytest.mark.parametrize("write", [json.dumps], ids=["JSON"])
+def test_a_thought_that_the_prompt_opens_and_nothing_closes_is_no_answer():
+    table = pd.DataFrame(
+        {"prompt": ["p<think>\n", "p"], "response": ["Hm", "Hm"], "reward": [1, 0]}
+    )
+    rollouts = rollouts_of(table)
+    assert rollouts.frame["prompt"].tolist() == ["p"]
+    assert rollouts_of(table, where="thought").frame["prompt"].tolist() == ["p<think>\n"]
+
+
+@pytest.mark.parametrize("write", [list, json.dumps, str], ids=["list", "JSON", "Python"])
 def test_of_a_conversation_the_last_answer_is_the_response(write):
     turns = [("user", "One?"), ("assistant", "1"), ("user", "Two?"), ("assistant", "2")]
     messages = [{"role": role, "content": text} for role, text in turns]
@@ -261,9 +288,12 @@ PAIR = {"prompt": ["p", "q", "r"], "response_a": ["a"] * 3, "response_b": ["b"] 
     ("column", "cells", "second"),
     [
         ("label", ["A>B", "B>A", "A=B"], [0.0, 1.0, 0.5]),
+        ("label", ["b", "a", "tie"], [1.0, 0.0, 0.5]),
         ("winner", ["model_a", "model_b", "tie"], [0.0, 1.0, 0.5]),
         ("preference", [1.0, 1.75, 2.0], [0.0, 0.75, 1.0]),
+        ("preference", [0.0, 0.75, 1.0], [0.0, 0.75, 1.0]),
         ("overall_preference", [-3, 0, 3], [0.0, 0.5, 1.0]),
+        ("preferred", [0, 1, 1], [0.0, 1.0, 1.0]),
     ],
 )
 def test_a_preference_is_shared_out_to_the_two_rows_of_a_pair(column, cells, second):
@@ -277,7 +307,9 @@ def test_a_preference_is_shared_out_to_the_two_rows_of_a_pair(column, cells, sec
     assert (frame["reward"].iloc[::2] + frame["reward"].iloc[1::2].to_numpy() == 1).all()
 
 
-@pytest.mark.parametrize("names", [("rm:a", "rm:b")])
+@pytest.mark.parametrize(
+    "names", [("score_a", "score_b"), ("rm:a", "rm:b"), ("reward_1", "reward_2")]
+)
 def test_two_scores_are_the_rewards_of_a_pair_and_its_label_the_truth(names):
     scores = dict(zip(names, ([0.1, 0.2, 0.3], [1.0, 2.0, 3.0]), strict=True))
     frame = rollouts_of(pd.DataFrame(PAIR | scores | {"label": ["a", "b", "tie"]})).frame
@@ -295,6 +327,13 @@ def test_chosen_and_rejected_are_a_pair_also_as_conversations():
     assert rollouts.frame["reward"].tolist() == [1.0, 0.0]
     assert rollouts.frame["prompt"].tolist() == ["q", "q"]
     assert any("1 are left out" in note for note in rollouts.notes)
+
+
+def test_a_pair_without_one_reward_is_left_out_whole():
+    table = pd.DataFrame(PAIR | {"score_a": [1.0, None, 2.0], "score_b": [0.0, 1.0, 1.0]})
+    frame = rollouts_of(table).frame
+    assert frame["prompt"].tolist() == [*"pprr"]
+    assert frame["group"].tolist() == [0, 0, 1, 1]
 
 
 def test_columns_are_named_as_the_person_says():
@@ -326,6 +365,27 @@ def test_rows_without_a_reward_or_a_response_are_left_out_and_counted():
     assert "2 with an empty answer" in text
 
 
+def test_missing_cells_of_pandas_are_missing():
+    table = pd.DataFrame(
+        {"prompt": [*"aab"], "response": pd.array(["r", pd.NA, "s"], dtype="string")}
+    )
+    rollouts = rollouts_of(
+        table.assign(reward=pd.array([1, 2, pd.NA], dtype="Int64")), {"truth": None}
+    )
+    assert rollouts.frame["response"].tolist() == ["r"]
+    assert len(rollouts.notes) == 2
+
+
+def test_a_table_with_truth_alone_waits_for_a_grader():
+    rollouts = rollouts_of(
+        pd.DataFrame({"question": ["p"], "solution": ["r"], "is_correct": [True]})
+    )
+    assert rollouts.rewards == ()
+    assert rollouts.frame["reward"].isna().all()
+    assert rollouts.frame["truth"].tolist() == [1.0]
+    assert any("columns.reward=NAME" in note for note in rollouts.notes)
+
+
 @pytest.mark.parametrize(
     ("table", "columns", "message"),
     [
@@ -335,11 +395,23 @@ def test_rows_without_a_reward_or_a_response_are_left_out_and_counted():
             {"reward": "rewrad"},
             r"columns.reward='rewrad' is no column.*'reward'.*prompt, response, reward",
         ),
+        (PLAIN, {"rewards": "reward"}, r"columns\.rewards"),
+        (PLAIN, {"reward": "reward", "truth": "reward"}, "given twice"),
+        (PLAIN | {"x": ["r", 1]}, {"truth": "x"}, "row 1: x is 'r'"),
+        ({"prompt": ["p"], "reward": [1]}, {}, r"columns\.response=NAME.*prompt, reward"),
         ({"response": ["r"], "reward": [1]}, {}, r"columns\.prompt=NAME"),
         ({"prompt": ["p"], "response": ["r"], "paid": [1]}, {}, r"columns\.reward=NAME.*paid"),
         (PLAIN | {"reward": [None, None]}, {}, "no rollout is left.*2 with no finite reward"),
+        ({"prompt": [], "response": [], "reward": []}, {}, "no rows"),
+        (PAIR, {}, r"columns\.label=NAME"),
         (PAIR | {"label": ["x", "a", "b"]}, {}, "row 1: label is 'x'"),
         (PAIR | {"preference": [1, 1, 1]}, {}, "from 1 to 1"),
+        (
+            PAIR | {"x:a": [1] * 3, "x:b": [1] * 3, "y:a": [1] * 3, "y:b": [1] * 3},
+            {},
+            "one of x, y",
+        ),
+        (PLAIN, {"response_a": "response"}, "response_b"),
     ],
 )
 def test_a_table_that_cannot_be_read_says_what_to_type(table, columns, message):
@@ -347,16 +419,37 @@ def test_a_table_that_cannot_be_read_says_what_to_type(table, columns, message):
         rollouts_of(pd.DataFrame(table), columns)
 
 
+def test_two_columns_of_one_name_and_an_unknown_part_are_refused():
+    table = pd.DataFrame([["p", "r", 1, 2]], columns=["prompt", "response", "reward", "reward"])
+    with pytest.raises(InputError, match="two columns are called reward"):
+        rollouts_of(table)
+    with pytest.raises(InputError, match="answer, thought, all"):
+        rollouts_of(pd.DataFrame(PLAIN), where="thoughts")
+    with pytest.raises(InputError, match="2 with an empty thought"):
+        rollouts_of(pd.DataFrame(PLAIN), where="thought")
+
+
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
         ("1.jsonl", '{"prompt": "p", "response": "r", "reward": 1}\n{oh\n', r"1\.jsonl, line 2"),
+        ("1.jsonl", '["p", "r"]\n', r"1\.jsonl, line 1 holds .* expected an object"),
         ("1.jsonl", "", "no rows"),
+        ("1.csv", "", r"1\.csv"),
+        ("1.csv", "prompt,response,reward\n", "no rows"),
         ("1.csv", "prompt,response,reward\np,r,1,5\n", "more cells"),
+        ("1.csv", "prompt,response,reward,reward\np,r,1,5\n", "two columns are called reward"),
+        ("1.json", '{"samples": [{"id": 1}]}', r"1\.json is not laid out as a file of inspect"),
         (
             "1.jsonl",
             '{"traces": [{"nodes": []}]}',
             r"1\.jsonl is not laid out as a file of verifiers",
+        ),
+        ("1.json", "{", r"1\.json is not JSON"),
+        (
+            "1.table.json",
+            '{"columns": ["a"], "data": [[1, 2]]}',
+            r"1\.table\.json is not laid out as a file of W&B",
         ),
         ("1.parquet", "PAR", r"1\.parquet"),
         ("1.txt", "p r 1", r"\.parquet, \.jsonl"),
@@ -374,6 +467,14 @@ def test_half_a_character_becomes_its_escape(tmp_path):
     frame = read_rollouts(tmp_path / "1.jsonl").frame
     assert frame["prompt"].item() == "p\\ud83d"
     assert frame["response"].item() == "r\\ud83d"
+
+
+def test_a_path_is_looked_for_before_it_is_read(tmp_path):
+    for path in (tmp_path / "absent.jsonl", "~nobody-of-this-name/1.jsonl"):
+        with pytest.raises(InputError, match="there is no such file"):
+            read_rollouts(path)
+    with pytest.raises(InputError, match=r"columns\.rewards"):
+        read_rollouts(tmp_path / "absent.jsonl", {"rewards": "reward"})
 
 
 def test_a_folder_holds_files_of_one_kind(tmp_path):
@@ -445,3 +546,79 @@ def test_advantages_that_do_not_follow_from_the_sum_are_noted():
     assert not any(
         "advantages" in note for note in rollouts_of(table.assign(advantage=plain / 3)).notes
     )
+
+
+def test_a_reward_in_csv_files_by_step_is_recognised(tmp_path):
+    for step in (1, 2):
+        pd.DataFrame({"prompt": ["p"], "response": ["r"], "my_reward": [step]}).to_csv(
+            tmp_path / f"{step}.csv", index=False
+        )
+    frame = read_rollouts(tmp_path).frame
+    assert frame["reward"].tolist() == frame["step"].tolist() == [1, 2]
+
+
+def test_a_row_without_any_of_several_rewards_is_left_out():
+    table = pd.DataFrame(trl_rows(1))
+    table.loc[1, ["length", "hits_e"]] = None
+    rollouts = rollouts_of(table)
+    assert rollouts.frame["response"].tolist() == ["It is 0.", "It is 2.", "It is 3."]
+    assert rollouts.frame["step"].dtype == int
+
+
+def test_a_named_response_is_read_where_there_are_pairs_too():
+    rollouts = rollouts_of(
+        pd.DataFrame(PAIR | {"mine": [*"xyz"], "reward": 1}), {"response": "mine"}
+    )
+    assert not rollouts.pairs
+    assert rollouts.frame["response"].tolist() == ["x", "y", "z"]
+
+
+def test_of_columns_that_differ_in_capitals_the_first_counts():
+    table = pd.DataFrame({"Prompt": ["p"], "prompt": ["q"], "Response": ["r"], "REWARD": [1]})
+    frame = rollouts_of(table).frame
+    assert frame[["prompt", "response", "reward"]].to_numpy().tolist() == [["p", "r", 1.0]]
+
+
+def test_a_prompt_that_the_conversation_repeats_is_read_once():
+    talk = [{"role": "user", "content": "p"}, {"role": "assistant", "content": "r"}]
+    frame = rollouts_of(pd.DataFrame({"prompt": ["p"], "messages": [talk], "reward": [1]})).frame
+    assert frame["prompt"].tolist() == ["p"]
+
+
+def test_a_copy_of_the_reward_is_no_further_reward():
+    rows = [
+        {key: row[key] for key in ("input", "output", "gts", "score", "step")}
+        for row in verl_rows(1)
+    ]
+    rollouts = rollouts_of(pd.DataFrame([row | {"reward": row["score"]} for row in rows]))
+    assert rollouts.rewards == ("reward",)
+    assert "score" not in rollouts.frame
+
+
+def test_responses_and_scores_in_capitals_are_a_pair():
+    table = {
+        "question": ["p"],
+        "response_A": ["a"],
+        "response_B": ["b"],
+        "score_A": [2.0],
+        "score_B": [1.0],
+    }
+    frame = rollouts_of(pd.DataFrame(table)).frame
+    assert frame["response"].tolist() == ["a", "b"]
+    assert frame["reward"].tolist() == [2.0, 1.0]
+
+
+def test_one_score_of_a_pair_is_no_reward_unless_it_is_named():
+    table = pd.DataFrame(PAIR | {"label": ["a", "b", "b"], "score": [0.9, 0.8, 0.2]})
+    assert rollouts_of(table).frame["reward"].tolist() == [1.0, 0.0, 0.0, 1.0, 0.0, 1.0]
+    named = rollouts_of(table, {"reward": "score"}).frame
+    assert named["reward"].tolist() == pytest.approx([0.1, 0.9, 0.2, 0.8, 0.8, 0.2])
+
+
+def test_advantages_are_compared_within_the_groups_of_the_source():
+    rewards, advantages = [1.0, 0.0, 2.0, 0.0], [0.5, -0.5, 0.1, -0.1]
+    table = pd.DataFrame(
+        {"prompt": "p", "response": [*"rstu"], "reward": rewards, "advantage": advantages}
+    )
+    assert any("In 1 of 1 groups" in note for note in rollouts_of(table).notes)
+    assert rollouts_of(table.assign(group=[*"xxyy"])).notes == ()

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from pessimal.conversation import Turn
-from pessimal.rewards.checkpoint_files import of_model
+from pessimal.rewards.checkpoint_files import model_fields
 from pessimal.rewards.head import HeadSpec
 from pessimal.rewards.obtain import open_model
 from pessimal.scoring.texts import text_scorer

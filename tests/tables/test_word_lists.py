@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from pessimal.errors import InputError
-from pessimal.tables.word_lists import read_frequencies, read_lexicon, read_terms, with_half_sums
+from pessimal.tables.word_lists import add_half_sums, read_frequencies, read_lexicon, read_terms
 
 
 def written(tmp_path, text: str, name: str = "list.csv"):

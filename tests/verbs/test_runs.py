@@ -11,7 +11,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from pessimal.config.compose import asked, config_hash
+from pessimal.config.compose import config_hash, request
 from pessimal.config.schema import ReportConfig, ScanConfig
 from pessimal.rewards.head import HeadSpec
 from pessimal.tracking.registry import Registry

@@ -8,7 +8,7 @@ import pytest
 
 from pessimal.errors import ConfigError, InputError
 from pessimal.tracking.registry import Manifest, find_artifact
-from pessimal.verbs.common import as_csv, shown, visible
+from pessimal.verbs.common import as_csv, cell_text, visible
 from pessimal.verbs.runs import (
     artifact_frame,
     lineage,

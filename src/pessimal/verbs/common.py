@@ -266,7 +266,7 @@ def number(result: Result) -> str:
 
 def print_path(path: Path) -> None:
     """Print the path of an artifact, last, on stdout; one that the jobs of a sweep share once."""
-    if not in_sweep() or path not in PRINTED:
+    if not is_sweep() or path not in PRINTED:
         write_out(str(path))
     PRINTED.add(path)
 
