@@ -47,7 +47,7 @@ class Olmo:
 
     def first(self, rate: str, outcome: np.ndarray):
         """The first feature that goes with the outcome among wrong (FPR) or right (TPR) rollouts."""
-        within = self.sides[rate]
+        test = self.sides[rate]
         responses = [self.responses[n] for n in test.rows]
         options = {"positive": True, "responses": responses, "at_most": 1}
         return next(iter(select_forward(test, outcome[test.rows], **options)), None)
