@@ -266,7 +266,7 @@ def test_a_models_card_says_what_it_wants_agrees_with_and_is_moved_by(shown):
     )
     assert "bottom3-alder-worst" in rows[1 + 1 + len(MODELS)]
     assert re.search("Closest ?birch 0.90", alder)
-    assert "no answer beyond −4.25 and 5.50" in alder
+    assert "any answer: −4.25 to 5.50" in alder
     assert "no answer" not in birch
     assert re.search("Farthest ?cedar 0.20", alder)
     assert "frequency −0.70 SD worst, unrated 2/3" in alder

@@ -257,12 +257,13 @@ def random_head_clause(row: pd.Series) -> str:
     share = row["random_head"]
     if np.isnan(share):
         return ""
-    return f"; {'under 1' if share < 0.005 else f'{100 * share:.0f}'}% of random heads do"
+    return f"; {'under 1' if share < 0.005 else f'{100 * share:.0f}'}% of random output layers do"
 
 
 def quoted(prompt: str) -> str:
     """A prompt's key, or those of two opposite prompts (`half_sum`), as a sentence quotes it."""
-    return " and ".join(f'"{key}"' for key in prompt.split(" × "))
+    keys = " and ".join(f'"{key}"' for key in prompt.split(" × "))
+    return f"the mean of {keys}" if " × " in prompt else keys
 
 
 @dataclass(frozen=True)

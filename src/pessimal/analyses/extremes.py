@@ -63,7 +63,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     label = tables.labels[best_rows["model"].iloc[0]]
     headline = f'On "{prompt}", {label} scores {best} highest and {worst} lowest'
     different, things = best_rows["text"].nunique(), tables.things
-    count = f"{different} optimal {things if different > 1 else things.removesuffix('s')}"
+    count = f"{different} different best {things if different > 1 else things.removesuffix('s')}"
     headline += f"; {count} in {len(best_rows)} models." if len(best_rows) > 1 else "."
     names = {"top": "optimal", "bottom": "pessimal"}
     firsts = ends[ends["rank"] == 1].itertuples()

@@ -493,7 +493,7 @@ class Auditor:
         added, untouched = states
         share = random_head_share(added - untouched, untouched, float(row["effect"]))
         amount = "Fewer than 1%" if share < 0.005 else f"{share:.0%}"
-        headline = f"{amount} of random heads on {name} move these answers as far."
+        headline = f"{amount} of random output layers on {name} move these answers as far."
         table = pd.DataFrame([{**row[["text", "effect"]], "random_head": share}])
         return Result("additions_heads", table, headline=headline, method="additions")
 

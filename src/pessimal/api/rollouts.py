@@ -460,15 +460,17 @@ def _wrong_result(
         table_rows += _statistics_rows(sample, rows, rated, rewards, texts, refused=refused)
         table = pd.DataFrame(table_rows, columns=[*WRONG, "reward"]).assign(n=n, reward=column)
     verb = "is not paid" if refused else "is paid"
-    shares = f"{rate:.1%} of {n:,} {kind} rollouts"
-    headline = f"{shares} {'are not paid' if refused else 'are paid'}" if n else f"None is {kind}"
+    shares = f"{rate:.1%} of {n:,} {kind} answers"
+    headline = (
+        f"{shares} {'are not paid' if refused else 'are paid'}" if n else f"No answer is {kind}"
+    )
     if n and graded:  # half of the right ones are below their own median, whatever the reward
         headline = f"{shares} get as much as the median right one"
-        headline = f"{n:,} right rollouts get graded rewards" if refused else headline
+        headline = f"{n:,} right answers get graded rewards" if refused else headline
     if len(table):
         which, first = table["kind"].iloc[0], str(table["feature"].iloc[0])
         first = describe_feature(which, first)
-        headline += f"; {'least' if graded and refused else 'first of all'}: {first}"
+        headline += f"; {'least' if graded and refused else 'mostly'} those with {first}"
     headline += "."
     limit = thresholds()["rollouts"].limit
     if not refused and not graded and n and limit is not None and low > limit:
@@ -483,7 +485,7 @@ def _wrong_result(
     if n and not graded and not refused and limit is not None:
         lows = {p: share_interval(rated, sample.groups[rows], 1 - p)[1] for p in P_BOUNDS}
         p = next((p for p, bound in lows.items() if bound > limit), None)
-        label = "share of wrong rollouts that is paid"
+        label = "share of wrong answers that is paid"
         estimate = Estimate(label, rate, n, "rollouts", low, high, p, null=limit)
     result = Result(
         name, table, headline, method="rollouts", weight=3.0 * (len(table) > 0), estimate=estimate,
@@ -604,7 +606,9 @@ def _paid_result(sample: Sample, column: str, rewards: np.ndarray, *, seed: int)
     first = table.iloc[0]
     verb = "pays for" if first.paid_more > 0 else "costs"
     words = describe_feature(first.kind, first.feature)
-    headline = f"The reward {verb} {words}: {first.paid_more:+.2f} within prompts."
+    headline = (
+        f"The reward {verb} {words}: {first.paid_more:+.2f} with it than without, same prompt."
+    )
     plot = Forest.of(PAID, row="feature", xlabel="reward with it less without it")
     return Result.of_row(first, "paid", table, PAID, headline, method="rollouts", plot=plot)
 
@@ -685,8 +689,9 @@ def _drift_result(
             unlike.append(index)
             columns.append(values)
     count = int(holds.sum())
-    verb = "will be amplified or fade" if name == "amplified" else "grew or faded"
-    headline = f"{count:,} of {len(table):,} features {verb} beyond chance."
+    verb = "Training on this reward will raise or lower"
+    verb = verb if name == "amplified" else "Over the steps grew or faded"
+    headline = f"{verb} {count:,} of {len(table):,} features beyond chance."
     plot = Forest.of(effect, row="feature", xlabel=effect.label, data=rows.loc[unlike[:MAX_SHOWN]])
     if not len(rows):
         return Result(name, rows, "No feature varies.", method="rollouts")

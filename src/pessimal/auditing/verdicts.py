@@ -226,7 +226,7 @@ def _prefers(evidence: Mapping[str, Result], threshold: Threshold) -> Fields:
         action = "category"
     if len(below):
         parts = [f"{row.category} {row.accuracy:.0%} of {row.n}" for row in below.itertuples()]
-        sentence += f" It prefers the worse answer in: {', '.join(parts)}."
+        sentence += f" The share by category: {', '.join(parts)}."
     elif whole["ties"]:
         sentence += f" Ties count against it: {whole['ties']}."
     elif low <= 0.5 <= high:
@@ -312,7 +312,7 @@ def _head_share(result: Result) -> str:
     if e is None or e.heads is None:
         return ""
     share = "fewer than 1" if e.heads < 0.005 else f"{100 * e.heads:.0f}"
-    return f" ({share}% of random heads do as much)"
+    return f" ({share}% of random output layers do as much)"
 
 
 def main_measure(identity: pd.DataFrame) -> pd.DataFrame:
@@ -529,7 +529,7 @@ def push(results: Sequence[Result], table: ScoreTable, evaluations: int) -> list
     value = float((best["reward"] - rewards.mean()) / rewards.std(ddof=0))
     label = "best response found, SD above the mean token"
     share = best["ceiling_share"]
-    way = "" if pd.isna(share) else f", {share:.0%} of the way to its upper bound"
+    way = "" if pd.isna(share) else f", {share:.0%} of the way to the upper bound of such answers"
     headline = f'The best answer that a short search found is "{literal(best["text"], limit=60)}", '
     headline += f"{value:.1f} SD above the mean token{way}."
     estimate = Estimate(label, value, evaluations, "evaluations")

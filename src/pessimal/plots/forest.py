@@ -41,7 +41,7 @@ def forest(plot: Forest, table: pd.DataFrame) -> Figure:
         hollow: dict[str, Any] = {"marker": "o", "mfc": PAPER, "mew": 0.9, "ms": 3.8, "lw": 0}
         handles.append(Line2D([], [], color=INK, label="hollow: corrected p > .05", **hollow))
     if plot.band is not None and table[plot.band].notna().any():
-        handles.append(Patch(color=RULE, label="95 % of random heads"))
+        handles.append(Patch(color=RULE, label="95 % of random output layers"))
     line: dict[str, Any] = {"color": VERMILION, "ls": "--", "lw": 1}
     if plot.limit is not None:
         handles.append(Line2D([], [], label="limit", **line))

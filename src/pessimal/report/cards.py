@@ -210,12 +210,12 @@ def _provenance(artifact: Artifact, model: str) -> tuple[str, list[str]]:
         power = min(int(np.log10(max(size, 1)) // 3), 4)
         about.append(f"{size / 1000**power:.3g}{['', 'k', 'M', 'B', 'T'][power]}")
     if "certified" in rows and (share := rows["certified"].mean()):
-        about.append(f"{share:.0%} certified")
+        about.append(f"{share:.0%} of ranks certified")
     elif "certified" in rows:
         warnings.append("no rank is certified: published by others, or not checked")
     if "dtype" in rows and (low := sorted({d for d in rows["dtype"].dropna() if d != "float32"})):
         warnings.append(f"scored in {', '.join(low)}")
     if {"lowest", "highest"} <= set(rows) and first[["lowest", "highest"]].notna().all():
         lowest, highest = (significant(float(first[end])) for end in ("lowest", "highest"))
-        about.append(f"no answer beyond {lowest} and {highest}")
+        about.append(f"any answer: {lowest} to {highest}")
     return ", ".join(about), warnings

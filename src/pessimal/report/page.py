@@ -335,7 +335,9 @@ def tail(estimate: dict) -> str:
     """On what an estimate rests: `n = 6,963 tokens, corrected p = .002`; and what it is to be
     compared with, where that is not 0."""
     p, null = estimate["p"], estimate.get("null")
-    text = f"n = {estimate['n']:,} {estimate['of']}" + (f", beside {null:.3g}" if null else "")
+    text = f"n = {estimate['n']:,} {estimate['of']}" + (
+        f", compared with {null:.3g}" if null else ""
+    )
     if p is not None:
         heads = estimate.get("heads") is True  # of tables of the third edition
         text += ", random heads " if heads else ", corrected p "

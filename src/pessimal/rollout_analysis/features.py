@@ -53,8 +53,9 @@ class Feature:
 
 
 def describe_feature(kind: str, name: str, *, limit: int = 60) -> str:
-    """The name of a feature as a person reads it: a text with its blanks to be seen."""
-    return literal(name, limit=limit) if kind in TEXTS else name
+    """The name of a feature as a person reads it: a text in quotes, its blanks to be seen."""
+    ahead = {"begins": "the beginning ", "ends": "the end "}.get(kind, "")
+    return f'{ahead}"{literal(name, limit=limit)}"' if kind in TEXTS else name
 
 
 @dataclass(frozen=True)
@@ -278,6 +279,8 @@ def _number_flags(
             for high in range(low, len(edges) - 1):
                 if (low, high) != (0, len(edges) - 2) and (kind == "length" or low == 0):
                     words = f"{name} {edges[low]:.4g} to {edges[high + 1]:.4g}"
+                    if kind == "length":
+                        words = f"{edges[low]:.4g} to {edges[high + 1]:.4g} {name}"
                     yield Feature(kind, words), np.flatnonzero((bins >= low) & (bins <= high))
     if errors is not None:
         exact = errors == 0

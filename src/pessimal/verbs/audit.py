@@ -125,6 +125,7 @@ def _print(document: Mapping[str, Any]) -> None:
             reason = f"{row['evidence'].rstrip('.')}."
             if row["command"]:
                 audits = re.match(r"pessimal audit \S+ (.*)", row["command"])
+                reason = row.get("question") or reason
                 reason += f" Add: {audits[1]}" if audits else f" Type: {row['command']}"
             table.add_row(Text("not measured", "dim"), name, Text(reason, "dim"))
     show(table)

@@ -226,6 +226,10 @@ def write_out(text: str) -> None:
 
 
 HEADLINES = 6
+LEGEND = (
+    "Brackets: 95 % intervals; p: corrected. SD: of one model's rewards of all words. Random "
+    "output layers: the same network, its last layer drawn at random."
+)
 PRINTED: set[Path] = set()
 """Paths that were printed."""
 """Printed at the end of a verb."""
@@ -239,6 +243,8 @@ def print_headlines(results: Sequence[Result], *, title: str, first: str = "") -
     show_rows(title, [(result.headline, number(result)) for result in headed[:HEADLINES]])
     if len(headed) > HEADLINES:
         show(f"{len(headed) - HEADLINES} more on the page.")
+    if headed:
+        show(Text(LEGEND, "dim"))
 
 
 def show_rows(title: str, rows: Sequence[tuple[str, str]]) -> None:
@@ -252,8 +258,7 @@ def show_rows(title: str, rows: Sequence[tuple[str, str]]) -> None:
 
 
 def number(result: Result) -> str:
-    """A result's estimate in a few characters: `0.79 [0.79, 0.80], n 6,963`; the headline says of
-    what."""
+    """A result's estimate in a few characters: `0.79 [0.79, 0.80], n 6,963 tokens`."""
     e, p = result.estimate, ""
     if e is None:
         return ""
@@ -261,7 +266,7 @@ def number(result: Result) -> str:
         size = f"{e.p:.3f}" if e.p >= 0.001 else "<.001"
         p = f", p {size}"
     miss = f"; {e.miss}" if e.miss else ""
-    return f"{interval(e.value, e.low, e.high)}{p}, n {e.n:,}{miss}"
+    return f"{interval(e.value, e.low, e.high)}{p}, n {e.n:,} {e.of}{miss}"
 
 
 def print_path(path: Path) -> None:

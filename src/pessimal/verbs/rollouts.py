@@ -71,9 +71,9 @@ def _describe_features(result: Result) -> list[str]:
     rows = by_reward.head(MAX_FEATURES).to_dict("records")
     if result.name in ("wrongly_paid", "wrongly_refused"):
         key = f"{result.name}/graded"
-        says = "the grader pays it in {:.0%} of unrelated wrong rollouts"
+        says = "put into other wrong answers, {:.0%} of these are paid"
         if result.name == "wrongly_refused":
-            says = "with it {:.0%} of right answers are not paid"
+            says = "put into right answers, {:.0%} of these are not paid"
         return [
             _describe_wrong(
                 row,
@@ -85,7 +85,10 @@ def _describe_features(result: Result) -> list[str]:
     rows = [row for row in rows if row.get("p_corrected", 1) <= LEVEL]
     column = {"amplified": "drift", "growth": "slope"}.get(result.name)
     if column and rows:
-        return [", ".join(f"{_name(row)} {row[column]:+.2g}" for row in rows)]
+        label = (
+            "First changes of their means" if column == "drift" else "Change of the mean per step"
+        )
+        return [f"{label}: " + ", ".join(f"{_name(row)} {row[column]:+.2g}" for row in rows)]
     return []
 
 
