@@ -74,7 +74,7 @@ quickstart: $(READY) ## Train the demo family, scan the whole vocabulary beside 
 	wait $$others; others=$$?; \
 	if test $$others = 0; then sed -n '/^Audit of/,/^pass /{/^pass /!p}; /^pessimal:/p' $$printed; else cat $$printed; fi; \
 	rm $$printed; test $$first = 0 && test $$others = 0
-	@printf '\nOpen the page above in a browser. Then try:\n  $(BIN)/pessimal audit ORG/NAME\n  $(BIN)/pessimal search model=plain-bpe-0 prompt=greatest search.length=2\n'
+	@printf '\nOpen %s in a browser. Then try:\n  $(BIN)/pessimal audit ORG/NAME\n  $(BIN)/pessimal search model=plain-bpe-0 prompt=greatest search.length=2\n' "$$(ls -t runs/registry/report/quickstart/*/index.html | head -1)"
 
 # Tests side by side, each on one thread: the models are tiny, and two threads of one get in each other's way. Workers that
 # are done take tests from others, as a few take most of the time. Byte code is kept: without it every process compiles 700

@@ -243,7 +243,7 @@ def print_headlines(results: Sequence[Result], *, title: str, first: str = "") -
     show_rows(title, [(result.headline, number(result)) for result in headed[:HEADLINES]])
     if len(headed) > HEADLINES:
         show(f"{len(headed) - HEADLINES} more on the page.")
-    if headed:
+    if any("random output layers" in result.headline for result in headed[:HEADLINES]):
         show(Text(LEGEND, "dim"))
 
 
