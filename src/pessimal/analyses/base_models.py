@@ -5,6 +5,7 @@ against. Knows neither tokenizers nor which of the models was made from which.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -21,7 +22,7 @@ from pessimal.analyses.analysis import (
     check_varied,
     noted,
 )
-from pessimal.analyses.framing import PAIRS, align_prompts, ends_of_axes
+from pessimal.analyses.framing import ENDS_OF_AXES, PAIRS, align_prompts, ends_of_axes
 from pessimal.analyses.nulls import Dependence
 from pessimal.analyses.ranks import dependence, rank_correlations, ranked, spearman
 from pessimal.errors import TableError
@@ -65,18 +66,12 @@ def reward_correlation(
     # A model and a score may have the same name.
     ranks = {("model", name): ranked(rewards[name].to_numpy()) for name in rewards}
     for name in scores:
-        score = align(
-            rewards, scores[name], left_name="the rewards", right_name=f"the score {name}"
-        )
-        ranks["score", name] = ranked(score.to_numpy())
+        names = {"left_name": "the rewards", "right_name": f"the score {name}"}
+        ranks["score", name] = ranked(align(rewards, scores[name], **names).to_numpy())
     pairs = list(product(rewards, scores))
-    columns = rank_correlations(
-        ranks,
-        [(("model", model), ("score", score)) for model, score in pairs],
-        dependent,
-        measures=[spearman],
-        confidence=confidence,
-    )
+    keys = [(("model", model), ("score", score)) for model, score in pairs]
+    how: dict[str, Any] = {"measures": [spearman], "confidence": confidence}
+    columns = rank_correlations(ranks, keys, dependent, **how)
     return pd.DataFrame(pairs, columns=["model", "score"]).assign(n=len(rewards), **columns)
 
 
@@ -123,58 +118,41 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         with noted(notes, prompt):
             rewards, scores = side_by_side(tables, prompt, members)
             dependent = dependence(rewards.index, options.meanings)
-            correlation = reward_correlation(
-                rewards, scores, dependent=dependent, confidence=options.confidence
-            )
-            correlations.append(
-                correlation.rename(columns={"score": "language_model"}).assign(**where)
-            )
+            how: dict[str, Any] = {"dependent": dependent, "confidence": options.confidence}
+            rhos = reward_correlation(rewards, scores, **how).assign(**where)
+            correlations.append(rhos.rename(columns={"score": "language_model"}))
     table = pd.concat(ends, ignore_index=True)
     firsts = table[(table["end"] == "top") & (table["rank"] == 1)]
     surest = firsts.loc[firsts["probability"].idxmax()]
-    results = [
-        Result(
-            "language_extremes",
-            table,
-            f"On {surest['prompt']}, {label[surest['model']]} would most likely say "
-            f"{literal(surest['text'])} (probability {surest['probability']:.2g}).",
-            TokenTable(
-                value="log_probability", data=table.assign(model=table["model"].map(spoken))
-            ),
-            method="base_models",
-            notes=tuple(dict.fromkeys(notes)),
-            summary={f"{r.prompt}/likeliest/{r.model}": r.text for r in firsts.itertuples()},
-        )
-    ]
+    headline = f"On {surest['prompt']}, {label[surest['model']]} would most likely say "
+    headline += f"{literal(surest['text'])} (probability {surest['probability']:.2g})."
+    tokens = TokenTable(
+        value="log_probability", data=table.assign(model=table["model"].map(spoken))
+    )
+    about: dict[str, Any] = {"method": "base_models", "notes": tuple(dict.fromkeys(notes))}
+    about["summary"] = {f"{r.prompt}/likeliest/{r.model}": r.text for r in firsts.itertuples()}
+    results = [Result("language_extremes", table, headline, tokens, **about)]
     if axes := _axes(tables, k=options.top):
         table = pd.concat(axes, ignore_index=True)
-        tokens = TokenTable(
-            value="value",
-            tabs=("axis", "first", "second"),
-            ends=("highest", "lowest"),
-            data=table.assign(model=table["model"].map(spoken)),
-        )
+        data = table.assign(model=table["model"].map(spoken))
+        tokens = replace(ENDS_OF_AXES, data=data)
         results.append(Result("language_axes", table, plot=tokens, method="base_models"))
     if correlations:
         table = pd.concat(correlations, ignore_index=True)
-        results.append(
-            correlation_result(
-                "language_correlation",
-                table,
-                tables,
-                lambda row: f"the log-probabilities of {label[row['language_model']]}",
-                method="base_models",
-                plot={
-                    "data": table.assign(language_model=table["language_model"].map(spoken)),
-                    "group": "language_model",
-                    "xlabel": "Kendall's τ-b with log-probabilities",
-                },
-                summary={
-                    f"{r.prompt}/language_kendall/{r.language_model}/{r.model}": float(r.kendall)
-                    for r in table.itertuples()
-                },
-            )
-        )
+        data = table.assign(language_model=table["language_model"].map(spoken))
+        plot = {"data": data, "group": "language_model"}
+        plot["xlabel"] = "Kendall's τ-b with log-probabilities"
+        summary = {
+            f"{r.prompt}/language_kendall/{r.language_model}/{r.model}": float(r.kendall)
+            for r in table.itertuples()
+        }
+
+        def describe(row: pd.Series) -> str:
+            return f"the log-probabilities of {label[row['language_model']]}"
+
+        parts = ("language_correlation", table, tables, describe)
+        about = {"method": "base_models", "summary": summary, "plot": plot}
+        results.append(correlation_result(*parts, **about))
     return results
 
 
@@ -245,15 +223,8 @@ def correlation_result(
     if not np.isnan(row["low"]):
         number += f" [{low}, {high}]{', not told from 0' if row['low'] <= 0 <= row['high'] else ''}"
     effect = tau_effect(tables.things, symbol="kendall")
-    return Result.of_row(
-        row,
-        name,
-        table,
-        effect,
-        f"On {row['prompt']}, {tables.labels[row['model']]}'s rewards go furthest with or against "
-        f"{describe(row)} ({number}).",
-        label="τ, furthest from 0",
-        plot=Forest.of(effect, **plot),
-        method=method,
-        summary=summary or {},
-    )
+    headline = f"On {row['prompt']}, {tables.labels[row['model']]}'s rewards go furthest with or "
+    headline += f"against {describe(row)} ({number})."
+    fields: dict[str, Any] = {"label": "τ, furthest from 0", "summary": summary or {}}
+    fields |= {"plot": Forest.of(effect, **plot), "method": method}
+    return Result.of_row(row, name, table, effect, headline, **fields)

@@ -5,6 +5,7 @@ Rewards of different models are on different scales: compare skewness, not means
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -46,12 +47,10 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             - in_prompt: whether the text is a word of the prompt
     """
     ends = pd.concat(
-        _marked(extremes(t.rows, k=options.top), t).assign(
-            model=t.model, prompt=p, candidates=tables.candidates
-        )
+        _marked(extremes(t.rows, k=options.top), t).assign(model=t.model, prompt=p)
         for p in tables.prompts
         for t in tables.by_prompt[p]
-    )
+    ).assign(candidates=tables.candidates)
     prompt = tables.prompts[0]
     first = ends[(ends["rank"] == 1) & (ends["prompt"] == prompt)]
     best_rows, worst_rows = (first[first["end"] == end] for end in ("top", "bottom"))
@@ -99,17 +98,12 @@ def _shared(tables: TableSet, prompt: str, *, k: int) -> pd.DataFrame | None:
         return None
     if all(len(table.rows) == len(rewards) for table in tables.by_prompt[prompt]):
         return None
-    texts = pd.DataFrame(
-        {"candidate_id": range(len(rewards)), "text": rewards.index, "token": rewards.index}
-    )
-    ends = [
-        _marked(
-            extremes(texts.assign(reward=rewards[model].to_numpy()), k=k),
-            tables.by_prompt[prompt][0],
-        ).assign(model=model, n=len(rewards))
-        for model in rewards
-    ]
-    return pd.concat(ends, ignore_index=True).drop(columns=["candidate_id", "token"])
+    columns = {"candidate_id": range(len(rewards)), "text": rewards.index, "token": rewards.index}
+    texts = {model: pd.DataFrame(columns | {"reward": rewards[model].array}) for model in rewards}
+    ends = [extremes(rows, k=k).assign(model=model) for model, rows in texts.items()]
+    ends = _marked(pd.concat(ends, ignore_index=True), tables.by_prompt[prompt][0])
+    ends = ends.assign(model=ends.pop("model"), n=len(rewards))
+    return ends.drop(columns=["candidate_id", "token"])
 
 
 def moments(rewards: pd.DataFrame, *, dependent: Dependence | None = None) -> pd.DataFrame:
@@ -147,18 +141,15 @@ def moments(rewards: pd.DataFrame, *, dependent: Dependence | None = None) -> pd
         # The third moment's own influence, less what estimating the mean and the scale contributes.
         "skewness": z**3 - skewness - 3 * z - 1.5 * skewness * (z**2 - 1),
     }
-    table = pd.DataFrame(
-        {"model": list(rewards), "n": n, "mean": mean, "variance": variance, "skewness": skewness}
-    )
+    columns = {"n": n, "mean": mean, "variance": variance, "skewness": skewness}
+    table = pd.DataFrame({"model": list(rewards), **columns})
     alike = [] if dependent is None else [dependent.alike(column) for column in values.T]
     for factors, name in enumerate(MOMENTS, start=1):
         influence, inflations = influences[name], np.ones(len(rewards.columns))
         if dependent is not None:
             # Of a mean nothing of it is left to see, as rewards are less their mean.
-            likeness = [dependent.likeness(*[mean_product] * factors) for mean_product in alike]
-            influence, inflations = dependent.summed(
-                influence, np.array(likeness) * (name != "mean")
-            )
+            likeness = np.array([dependent.likeness(*[product] * factors) for product in alike])
+            influence, inflations = dependent.summed(influence, likeness * (name != "mean"))
         table[f"{name}_se"] = np.sqrt(np.mean(influence**2, axis=0) / len(influence))
     return table.assign(units=len(influence) / inflations)
 
@@ -183,10 +174,8 @@ def density(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     counts, edges = np.histogram(values, bins=BINS)
     upper, lower = np.percentile(values, [75, 25])
     spread = min(s for s in (values.std(), (upper - lower) / 1.34) if s > 0)
-    bandwidth = 0.9 * spread * len(values) ** -0.2
-    smooth = gaussian_filter1d(
-        counts.astype(float), bandwidth / (edges[1] - edges[0]), mode="constant"
-    )
+    bandwidth = 0.9 * spread * len(values) ** -0.2 / (edges[1] - edges[0])
+    smooth = gaussian_filter1d(counts.astype(float), bandwidth, mode="constant")
     return (edges[:-1] + edges[1:]) / 2, smooth / smooth.max()
 
 
@@ -198,12 +187,8 @@ def _densities(rewards: pd.DataFrame) -> pd.DataFrame:
         values = rewards[model].to_numpy(dtype=float)
         if np.ptp(values) > 0:
             grid, height = density((values - values.mean()) / values.std())
-            visible = height > 0.002
-            pieces.append(
-                pd.DataFrame(
-                    {"model": model, "x": grid[visible][::4], "density": height[visible][::4]}
-                )
-            )
+            columns = {"model": model, "x": grid, "density": height}
+            pieces.append(pd.DataFrame(columns)[height > 0.002][::4])
     return pd.concat(pieces) if pieces else pd.DataFrame()
 
 
@@ -232,45 +217,26 @@ def analyse_moments(tables: TableSet, options: Options) -> list[Result]:
         return moments(rewards, dependent=dependence(rewards.index, options.meanings))
 
     table = by_prompt(tables, of_prompt, failed=failed)
-    effect = Effect(
-        "skewness",
-        "skewness",
-        "skewness_low",
-        "skewness_high",
-        p="skewness_p_corrected",
-        simultaneous=True,
-        null=0.0,
-        of=tables.things,
-    )
+    names = ("skewness", "skewness", "skewness_low", "skewness_high", "skewness_p_corrected")
+    effect = Effect(*names, simultaneous=True, null=0.0, of=tables.things)
     table = effect.correct(with_test(table, confidence=options.confidence))
     first = table[table["prompt"] == table["prompt"].iloc[0]]
     defined = first["skewness"].notna().any()
     row = first.loc[first["skewness"].abs().idxmax()] if defined else first.iloc[0]
-    return [
-        Result(
-            "moments",
-            table,
-            headline=_headline(first, row, tables.labels),
-            plot=Violin(
-                data=by_prompt(tables, lambda prompt: _densities(tables.matrix(prompt))),
-                ylabel="reward (standard deviations)",
-            ),
-            method="moments",
-            notes=tuple(failed),
-            estimate=effect.at(row, "skewness, farthest from 0"),
-            effect=effect,
-        )
-    ]
+    densities = by_prompt(tables, lambda prompt: _densities(tables.matrix(prompt)))
+    plot = Violin(data=densities, ylabel="reward (standard deviations)")
+    headline = _headline(first, row, tables.labels)
+    estimate = effect.at(row, "skewness, farthest from 0")
+    about: dict[str, Any] = {"estimate": estimate, "effect": effect, "notes": tuple(failed)}
+    return [Result("moments", table, headline, plot, "moments", **about)]
 
 
 def _headline(first: pd.DataFrame, row: pd.Series, label: Mapping[str, str]) -> str:
     """A sentence on the rows of one prompt, `row` the most skewed; only what holds after
     correction is asserted."""
     right = int(((first["skewness_p_corrected"] <= LEVEL) & (first["skewness"] > 0)).sum())
-    value, low, high = (
-        signed(row[name], "+.2f") for name in ("skewness", "skewness_low", "skewness_high")
-    )
-    number = f"{value} [{low}, {high}]"
+    value, *ends = (signed(row[f"skewness{end}"], "+.2f") for end in ("", "_low", "_high"))
+    number = f"{value} [{', '.join(ends)}]"
     where, model = f"On {row['prompt']}", label[row["model"]]
     if len(first) == 1:
         holds = row["skewness_p_corrected"] <= LEVEL

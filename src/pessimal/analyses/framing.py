@@ -6,6 +6,7 @@ whatever is asked scores them along best + worst.
 
 from collections.abc import Mapping, Sequence
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -21,6 +22,7 @@ from pessimal.analyses.analysis import (
     check_rewards,
     check_varied,
     heads_of,
+    noted,
     notes_on_states,
     random_head_clause,
 )
@@ -46,6 +48,8 @@ from pessimal.tables.word_lists import by_word, word_starts
 
 PAIRS = (("best", "worst"), ("greatest", "worst"), ("greatest", "best"))
 """Prompts of the paper that are compared wherever they are there, the last as in its Figure A2."""
+_TABS = ("axis", "first", "second")
+ENDS_OF_AXES = TokenTable(value="value", tabs=_TABS, ends=("highest", "lowest"))
 MAX_PAIRS = 6
 """Number of pairs of prompts that are compared where none are chosen."""
 SAMPLED_PAIRS, SAMPLED_HEADS = 20_000, 250
@@ -90,11 +94,8 @@ def reversals(
         p = p_values([statistic], dependent)[0]
         rows.append({"n": len(pair), "reversal": statistic.estimate, "tied": tied, "p": p})
     table = pd.DataFrame(rows)
-    levels = holm_confidence(table["p"], confidence)
-    bounds = [
-        intervals(*statistic, confidence=level)
-        for statistic, level in zip(statistics, levels, strict=True)
-    ]
+    levels = zip(statistics, holm_confidence(table["p"], confidence), strict=True)
+    bounds = [intervals(*statistic, confidence=level) for statistic, level in levels]
     _, low, high = np.array(bounds)[:, :, 0].T
     return table.assign(low=low, high=high)
 
@@ -180,16 +181,9 @@ def ends_of_axes(pair: pd.DataFrame, *, k: int = 20) -> pd.DataFrame:
     for axis, values in {"difference": x - y, "sum": x + y}.items():
         for end, sign in (("top", -1), ("bottom", 1)):
             rows = np.argsort(sign * values, kind="stable")[:k]
-            columns = {
-                "axis": axis,
-                "end": end,
-                "rank": range(1, len(rows) + 1),
-                "text": pair.index[rows],
-                "reward_first": x[rows],
-                "reward_second": y[rows],
-                "value": values[rows],
-            }
-            pieces.append(pd.DataFrame(columns))
+            names = {"axis": axis, "end": end, "rank": range(1, len(rows) + 1)}
+            numbers = {"reward_first": x[rows], "reward_second": y[rows], "value": values[rows]}
+            pieces.append(pd.DataFrame(names | {"text": pair.index[rows]} | numbers))
     return pd.concat(pieces, ignore_index=True)
 
 
@@ -262,10 +256,8 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             unit, unit_pair = _units(tables, both_scans[0], pair)
             columns = dict(zip(("first", "second"), ([table] for table in both_scans), strict=True))
             on = heads_of(columns, options)
-            heads[model] = on if on and on.of != MEANING and unit == "words" else None
-            mean, share = (np.nan, np.nan)
-            if on := heads[model]:
-                mean, share = reversing_heads(unit_pair, on)
+            heads[model] = on = on if on and on.of != MEANING and unit == "words" else None
+            mean, share = reversing_heads(unit_pair, on) if on else (np.nan, np.nan)
             random = {"heads_reversal": mean, "random_head": share, "states": on.of if on else ""}
             rows.append({"model": model, **where, "unit": unit, **random})
             pairs.append(pair)
@@ -273,13 +265,12 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             ends.append(ends_of_axes(pair, k=options.top).assign(model=model, **where))
             points.append(_points(pair).assign(model=model, **where))
         if len(scans) > 1:
-            try:
-                shared += [
-                    ends_of_axes(pair, k=options.top).assign(model=model, **where)
-                    for model, pair in _shared_pairs(tables, first, second, [*scans]).items()
-                ]
-            except TableError as error:  # vocabularies without common items
-                notes.append(f"ends over shared items, {first} and {second}: {error}")
+            with noted(notes, f"ends over shared items, {first} and {second}"):
+                a, b = (tables.matrix(prompt)[[*scans]] for prompt in (first, second))
+                items = a.index.intersection(b.index, sort=False)
+                for model in scans:
+                    pair = align_prompts(a.loc[items, model], b.loc[items, model])
+                    shared.append(ends_of_axes(pair, k=options.top).assign(model=model, **where))
     if not rows:
         raise TableError(
             "; ".join(notes)
@@ -291,50 +282,37 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     of_units = of_units.drop(columns="tied").add_prefix("unit_")
     table = pd.concat([pd.DataFrame(rows), everything, of_units], axis=1)
     table["pearson"] = [pair["first"].corr(pair["second"]) for pair in pairs]
-    return [
+    results = [
         _reversal_result(tables, table, (*notes, *notes_on_states(heads, tables.labels))),
         Result("axes", pd.concat(ends, ignore_index=True), method="framing"),
         _scatter(pd.concat(points, ignore_index=True)),
-        *_shared_axes(shared),
     ]
+    if shared:
+        table = pd.concat(shared, ignore_index=True)
+        results.append(Result("axes_shared", table, plot=ENDS_OF_AXES, method="framing"))
+    return results
 
 
 def _reversal_result(tables: TableSet, table: pd.DataFrame, notes: tuple[str, ...]) -> Result:
     """The scores of every model and pair of prompts; the headline is about the first pair."""
-    effect = Effect(
-        "unit_reversal",
-        "reversal score",
-        "unit_low",
-        "unit_high",
-        p="unit_p_corrected",
-        null=0.5,
-        n="unit_n",
-        of=table["unit"].iloc[0],
-        simultaneous=True,
-        symbol="reversal",
-    )
+    names = ("unit_reversal", "reversal score", "unit_low", "unit_high", "unit_p_corrected")
+    things = {"n": "unit_n", "of": table["unit"].iloc[0], "symbol": "reversal"}
+    effect = Effect(*names, null=0.5, simultaneous=True, **things)
     table = effect.correct(table)
     data = table.assign(prompts=table["first"] + " × " + table["second"])
     head = data[data["prompts"] == data["prompts"].iloc[0]]
     largest = head.loc[head["unit_reversal"].idxmax()]
-    return Result.of_row(
-        largest,
-        "framing",
-        table,
-        effect,
-        _headline(head, largest, tables.labels),
-        label="reversal score, highest",
-        size=head["unit_reversal"].max() - head["unit_reversal"].min(),
-        share=1 / 2,
-        plot=Forest.of(effect, panel="prompts", tabs=(), data=data, xlabel="reversal score"),
-        method="framing",
-        notes=notes,
-        summary={
-            f"{row.first}-{row.second}/{name}/{row.model}": float(getattr(row, name))
-            for row in table.itertuples()
-            for name in ("reversal", "unit_reversal", "pearson")
-        },
-    )
+    plot = Forest.of(effect, panel="prompts", tabs=(), data=data, xlabel="reversal score")
+    summary = {
+        f"{row.first}-{row.second}/{name}/{row.model}": float(getattr(row, name))
+        for row in table.itertuples()
+        for name in ("reversal", "unit_reversal", "pearson")
+    }
+    about: dict[str, Any] = {"method": "framing", "notes": notes, "summary": summary}
+    scores = head["unit_reversal"]
+    about |= {"label": "reversal score, highest", "size": scores.max() - scores.min()}
+    parts = (largest, "framing", table, effect, _headline(head, largest, tables.labels))
+    return Result.of_row(*parts, share=1 / 2, plot=plot, **about)
 
 
 def _headline(head: pd.DataFrame, largest: pd.Series, label: Mapping[str, str]) -> str:
@@ -350,15 +328,10 @@ def _headline(head: pd.DataFrame, largest: pd.Series, label: Mapping[str, str]) 
     if len(head) == 1:
         verdict = "" if largest["unit_p_corrected"] <= LEVEL else "no reversal found: "
         return f"{prompts}, {verdict}{model} reverses {share} of pairs of {units}."
-    if holding.empty:
-        return (
-            f"{prompts}, no model found to reverse most pairs of {units}; most, {model}: {share}."
-        )
     verb = "reverses" if len(holding) == 1 else "reverse"
-    return (
-        f"{prompts}, {len(holding)} of {len(head)} models {verb} most pairs of {units}; most, "
-        f"{model}: {share}."
-    )
+    who = f"{len(holding)} of {len(head)} models {verb}"
+    who = "no model found to reverse" if holding.empty else who
+    return f"{prompts}, {who} most pairs of {units}; most, {model}: {share}."
 
 
 def _units(tables: TableSet, scan: ScoreTable, pair: pd.DataFrame) -> tuple[str, pd.DataFrame]:
@@ -376,20 +349,10 @@ def _units(tables: TableSet, scan: ScoreTable, pair: pd.DataFrame) -> tuple[str,
 def _scatter(points: pd.DataFrame) -> Result:
     """The models side by side: every item under both prompts, the outermost named."""
     outermost = points[points["outermost"]].drop(columns="outermost").reset_index(drop=True)
-    plot = Scatter(
-        x="x_sd",
-        y="y_sd",
-        name="text",
-        named="outermost",
-        tabs=("first", "second"),
-        panel="model",
-        across=5,
-        diagonal=True,
-        equal=True,
-        data=points,
-        xlabel="reward on the first prompt (SD over both prompts)",
-        ylabel="on the second",
-    )
+    columns: dict[str, Any] = {"x": "x_sd", "y": "y_sd", "name": "text", "named": "outermost"}
+    columns |= {"tabs": ("first", "second"), "panel": "model", "across": 5}
+    columns["xlabel"] = "reward on the first prompt (SD over both prompts)"
+    plot = Scatter(data=points, diagonal=True, equal=True, ylabel="on the second", **columns)
     return Result("prompt_scatter", outermost, plot=plot, method="framing")
 
 
@@ -405,28 +368,6 @@ def _points(pair: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(columns | {"outermost": outermost})
 
 
-def _shared_axes(shared: list[pd.DataFrame]) -> list[Result]:
-    """The ends of both axes over the items that all models share, if there are several models."""
-    if not shared:
-        return []
-    plot = TokenTable(value="value", tabs=("axis", "first", "second"), ends=("highest", "lowest"))
-    table = pd.concat(shared, ignore_index=True)
-    return [Result("axes_shared", table, plot=plot, method="framing")]
-
-
-def _shared_pairs(
-    tables: TableSet, first: str, second: str, models: list[str]
-) -> dict[str, pd.DataFrame]:
-    """Rewards of the items that all models share on both prompts, by model.
-
-    Raises:
-        TableError: there are fewer than three such items.
-    """
-    a, b = tables.matrix(first)[models], tables.matrix(second)[models]
-    items = a.index.intersection(b.index, sort=False)
-    return {model: align_prompts(a.loc[items, model], b.loc[items, model]) for model in models}
-
-
 def prompt_pairs(tables: TableSet, notes: list[str]) -> list[tuple[str, str]]:
     """The prompts to compare two by two, positive ones first.
 
@@ -434,9 +375,9 @@ def prompt_pairs(tables: TableSet, notes: list[str]) -> list[tuple[str, str]]:
     these are more than `MAX_PAIRS`, the i-th positive prompt is compared with the i-th negative
     one only, and `notes` says so.
     """
+    published = [pair for pair in tables.reading.pairs or PAIRS if {*pair} <= {*tables.prompts}]
     if tables.reading.pairs:
-        return [pair for pair in tables.reading.pairs if set(pair) <= set(tables.prompts)]
-    published = [pair for pair in PAIRS if set(pair) <= set(tables.prompts)]
+        return published
     signs = {prompt: tables.reading.polarity_of(prompt) for prompt in tables.prompts}
     positive, negative = ([prompt for prompt in signs if signs[prompt] == sign] for sign in (1, -1))
     every = list(dict.fromkeys([*published, *product(positive, negative)]))
@@ -473,6 +414,4 @@ def _scans_of_both(
 def _rewards(table: ScoreTable) -> pd.Series:
     """Rewards in order of candidate; two tokens may decode to one text, so the texts are names, not
     keys."""
-    return pd.Series(
-        table.rows["reward"].to_numpy(), index=pd.Index(table.rows["text"], name="text")
-    )
+    return table.rows.set_index("text")["reward"]

@@ -1,6 +1,7 @@
 """Word frequency and reward: does a model like a word because it is common, whatever it means?"""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,6 +13,7 @@ from pessimal.analyses.analysis import (
     add_mean_rows,
     analysis,
     heads_by_model,
+    name_prefix,
     noted,
     notes_on_states,
     outcome_states,
@@ -20,7 +22,7 @@ from pessimal.analyses.analysis import (
     strongest,
     word_frequencies,
 )
-from pessimal.analyses.nulls import Fit, classical, interval, random_heads, robust
+from pessimal.analyses.nulls import Fit, classical, interval_columns, random_heads, robust
 from pessimal.analyses.nulls import slopes as coefficients
 from pessimal.errors import TableError
 from pessimal.plots import Forest
@@ -161,10 +163,8 @@ def published_frequency_slopes(
     control = valence.reindex(joined.index).to_numpy(dtype=float)
     design = np.column_stack([np.ones(len(joined)), np.log(joined["per_million"]), control])
     fit = classical(design, joined[list(tokens)].to_numpy(dtype=float))
-    stems = int(stem_groups(joined.index).max()) + 1
-    rows = _rows(
-        fit, "rated", tokens.std(ddof=0), n=len(joined), stems=stems, confidence=confidence
-    )
+    sizes = {"n": len(joined), "stems": int(stem_groups(joined.index).max()) + 1}
+    rows = _rows(fit, "rated", tokens.std(ddof=0), **sizes, confidence=confidence)
     return rows.assign(frames="one")
 
 
@@ -179,13 +179,11 @@ def _rows(
 ) -> pd.DataFrame:
     """The coefficient of frequency, the design's second column, for each outcome; `scales` names
     the outcomes."""
-    slope = fit.coefficients[1]
-    low, high, p = interval(slope, fit.errors[1], fit.freedom, confidence=confidence)
-    numbers = {"slope": slope, "low": low, "high": high}
-    in_sd = {f"{column}_sd": values / scales.to_numpy() for column, values in numbers.items()}
-    counts = {"words": name, "prompt": list(scales.index), "n": n, "stems": stems}
-    heads = {"random_head": np.nan, "heads_within": np.nan}
-    return pd.DataFrame(counts | numbers | {"p": p} | in_sd | heads)
+    how = {"scales": scales.to_numpy(), "confidence": confidence}
+    columns = {"words": name, "prompt": list(scales.index), "n": n, "stems": stems}
+    numbers = (fit.coefficients[1], fit.errors[1], fit.freedom)
+    columns |= interval_columns("slope", *numbers, **how)
+    return pd.DataFrame(columns | {"random_head": np.nan, "heads_within": np.nan})
 
 
 @analysis("frequency", Needs(frequencies=True), place=120)
@@ -214,24 +212,15 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     for model in models:
         tokens, label = tables.tokens(model), tables.labels[model]
         with noted(notes, label):
+            how: dict[str, Any] = {"confidence": options.confidence}
             if options.paper:
-                slopes = published_frequency_slopes(
-                    as_published(tokens),
-                    _per_million(zipf, options),
-                    valence,
-                    confidence=options.confidence,
-                )
+                joined = (as_published(tokens), _per_million(zipf, options), valence)
+                slopes = published_frequency_slopes(*joined, **how)
             else:
                 unrated = [word for word in word_starts(tokens.index).tolist() if word not in rated]
-                slopes = frequency_slopes(
-                    tables.words(model),
-                    zipf,
-                    valence,
-                    pairs=tables.pairs_of(model),
-                    unrated=pd.Index(unrated, dtype=object),
-                    heads=heads[model],
-                    confidence=options.confidence,
-                )
+                how |= {"pairs": tables.pairs_of(model), "heads": heads[model]}
+                how["unrated"] = pd.Index(unrated, dtype=object)
+                slopes = frequency_slopes(tables.words(model), zipf, valence, **how)
             pieces.append(slopes.assign(model=model, states=states_of[model]))
             for name in SETS[: 1 if options.paper else 2]:
                 if name not in set(slopes["words"]):
@@ -240,18 +229,10 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         raise TableError("; ".join(notes) or "no model was scanned on all prompts of a column")
     unit = "unit of ln per million" if options.paper else "Zipf unit"
     table = pd.concat(pieces, ignore_index=True).assign(unit=unit, candidates=tables.candidates)
-    effect = Effect(
-        "slope_sd",
-        f"reward (SD) per {unit}",
-        "low_sd",
-        "high_sd",
-        p="p_corrected",
-        family=("words", "prompt"),  # what is asked once
-        null=0.0,
-        of="tokens" if options.paper else "words",
-        unit="SD",
-        band="heads_within",
-    )
+    names = ("slope_sd", f"reward (SD) per {unit}", "low_sd", "high_sd", "p_corrected")
+    about: dict[str, Any] = {"of": "tokens" if options.paper else "words", "unit": "SD"}
+    about["family"] = ("words", "prompt")  # what is asked once
+    effect = Effect(*names, null=0.0, band="heads_within", **about)
     table = effect.correct(table)
     least_biased = "opposite" if (table["frames"] == "opposite").any() else "one"
     rows = table[table["frames"] == least_biased]
@@ -260,7 +241,6 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     rows = rows[rows["prompt"] == rows["prompt"].iloc[0]]
     holds = rows["p_corrected"] <= LEVEL
     first = strongest(rows, "slope_sd", "p_corrected")
-    prefix = "" if tables.candidates == "vocabulary" else f"{tables.candidates}-"
     label, kind = tables.labels[first["model"]], "frequent" if first["slope"] > 0 else "rare"
     verdict = f"{holds.sum()} of {len(rows)} models follow word frequency"
     if not holds.any():
@@ -270,32 +250,18 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     per = f"per {unit}" if options.paper else "for ten times the frequency"
     headline = f"On {quoted(first['prompt'])}, {verdict}; steepest, {label}: "
     headline += f"{first['slope_sd']:+.2f} SD {per}{random_head_clause(first)}."
-    return [
-        Result.of_row(
-            first,
-            "frequency",
-            table,
-            effect,
-            headline,
-            label=f"{effect.label}, {first['prompt']}, {first['words']} words",
-            share=1 if least_biased == "opposite" else 1 / 2,
-            plot=Forest.of(
-                effect,
-                data=add_mean_rows(table, "slope_sd", by=["words", "prompt", "frames"]),
-                group="prompt",
-                panel="words",
-                where={"frames": least_biased},
-                tabs=(),
-                xlabel=effect.label,
-            ),
-            method="frequency",
-            notes=(*tables.without_columns(), *notes_on_states(heads, tables.labels), *notes),
-            summary={
-                f"{prefix}frequency/{row.words}/{row.model}": float(row.slope)
-                for row in table[table["frames"] == "opposite"].itertuples()
-            },
-        )
-    ]
+    look: dict[str, Any] = {"group": "prompt", "panel": "words", "where": {"frames": least_biased}}
+    look["data"] = add_mean_rows(table, "slope_sd", by=["words", "prompt", "frames"])
+    plot = Forest.of(effect, tabs=(), xlabel=effect.label, **look)
+    notes = [*tables.without_columns(), *notes_on_states(heads, tables.labels), *notes]
+    summary = {
+        f"{name_prefix(tables)}frequency/{row.words}/{row.model}": float(row.slope)
+        for row in table[table["frames"] == "opposite"].itertuples()
+    }
+    fields: dict[str, Any] = {"plot": plot, "method": "frequency", "notes": tuple(notes)}
+    fields |= {"summary": summary, "share": 1 if least_biased == "opposite" else 1 / 2}
+    fields["label"] = f"{effect.label}, {first['prompt']}, {first['words']} words"
+    return [Result.of_row(first, "frequency", table, effect, headline, **fields)]
 
 
 def _per_million(zipf: pd.Series, options: Options) -> pd.Series:

@@ -15,7 +15,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import optimize, stats
@@ -653,6 +653,16 @@ def interval(
     estimate, error = np.asarray(estimate, dtype=float), np.asarray(error, dtype=float)
     reach = stats.t.ppf((1 + confidence) / 2, freedom) * error
     return estimate - reach, estimate + reach, share_beyond(estimate, error, freedom)
+
+
+def interval_columns(
+    name: str, estimate: np.ndarray, *error: Any, scales: np.ndarray, confidence: float
+) -> dict[str, np.ndarray]:
+    """The columns `name`, low, high (of `interval`, with the error and its degrees of freedom), p,
+    and the first three over `scales`, with the suffix _sd."""
+    low, high, p = interval(estimate, *error, confidence=confidence)
+    numbers = {name: estimate, "low": low, "high": high}
+    return numbers | {"p": p} | {f"{column}_sd": x / scales for column, x in numbers.items()}
 
 
 def _check(design: np.ndarray, units: int, *, things: str) -> None:

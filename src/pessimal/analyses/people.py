@@ -3,16 +3,16 @@
 The published scores come without errors: people's ranks are taken as they are.
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from scipy.stats import rankdata
 from scipy.stats import t as student
 
-from pessimal.analyses.agreement import agreement
+from pessimal.analyses.agreement import TAUS, agreement
 from pessimal.analyses.analysis import (
     Heads,
     Needs,
@@ -28,7 +28,7 @@ from pessimal.analyses.analysis import (
 from pessimal.analyses.nulls import heads_on_ranks, intervals, p_values
 from pessimal.analyses.ranks import ranked, spearman
 from pessimal.errors import TableError
-from pessimal.plots import Forest, Heatmap, Lines
+from pessimal.plots import Forest, Lines
 from pessimal.statistics import LEVEL
 from pessimal.tables import ScoreTable
 from pessimal.tables.result import Effect, Estimate, Result
@@ -43,16 +43,9 @@ TOP_ITEMS, FAR_ITEMS = 10, 5
 """Items that are followed from rater to rater: people's highest, and the farthest at each end."""
 PEOPLE = "people"
 FIRST, APART = "people's first ten", "farthest apart"
-_TAUS = Heatmap(value="kendall", symmetric=True, order=True, label="Kendall's τ-b")
-TAUS = ["model_a", "model_b", "n", "kendall", "low", "high"]
-DIFFERENCE = Effect(
-    *("difference", "models' rank − people's rank"),
-    p="p_corrected",
-    correction="Benjamini-Hochberg",
-    null=0.0,
-    n="n_models",
-    of="models",
-)
+_COLUMNS = ["model_a", "model_b", "n", "kendall", "low", "high"]
+_NAMES = ("difference", "models' rank − people's rank", None, None, "p_corrected")
+DIFFERENCE = Effect(*_NAMES, 0.0, "n_models", "models", correction="Benjamini-Hochberg")
 
 
 def human_correlation(
@@ -96,12 +89,9 @@ def human_correlation(
     table = table.assign(random_head=np.nan, heads_within=np.nan)
     if heads:
         items, held = rewards.index.tolist(), table["model"].isin(list(heads)).to_numpy()
-        untrained = heads_on_ranks(
-            rewards.to_numpy()[:, held],
-            people.to_numpy(),
-            np.arange(len(items)),
-            [heads[model](items) for model in table["model"][held]],
-        )
+        states = [heads[model](items) for model in table["model"][held]]
+        values, groups = rewards.to_numpy()[:, held], np.arange(len(items))
+        untrained = heads_on_ranks(values, people.to_numpy(), groups, states)
         table.loc[held, ["random_head", "heads_within"]] = np.transpose(untrained)
     return table
 
@@ -144,19 +134,12 @@ def rank_difference(rewards: pd.DataFrame, elo: pd.Series, *, paper: bool = Fals
             error = differences.std(axis=1, ddof=1) / rewards.shape[1] ** 0.5
             t = differences.mean(axis=1) / error
         p = 2 * student.sf(np.abs(t), rewards.shape[1] - 1)
+    lower, upper = np.quantile(differences, [0.25, 0.75], axis=1)
+    columns = {"human_rank": human, "model_rank": human + difference, "difference": difference}
+    columns |= {"lower_quartile": lower, "upper_quartile": upper, "n_models": rewards.shape[1]}
     # The index as it is: a list of its items would become Arrow strings, which cannot hold a lone
     # surrogate.
-    table = pd.DataFrame({"name": rewards.index}).assign(
-        human_rank=human,
-        model_rank=human + difference,
-        difference=difference,
-        lower_quartile=np.quantile(differences, 0.25, axis=1),
-        upper_quartile=np.quantile(differences, 0.75, axis=1),
-        n_models=rewards.shape[1],
-        t=t,
-        p=p,
-    )
-    return DIFFERENCE.correct(table)
+    return DIFFERENCE.correct(pd.DataFrame({"name": rewards.index}).assign(**columns, t=t, p=p))
 
 
 def most_valued(difference: pd.DataFrame, *, k: int = 20) -> pd.DataFrame:
@@ -185,11 +168,9 @@ def most_valued(difference: pd.DataFrame, *, k: int = 20) -> pd.DataFrame:
 
 def _people_like(rewards: pd.DataFrame, elo: pd.Series) -> pd.Series:
     """The human scores in the order of the rewards' items."""
-    people = align(rewards, elo, left_name="the rewards", right_name="the human scores").astype(
-        float
-    )
-    check_rewards(people.to_frame("human scores"))
-    return people
+    people = align(rewards, elo, left_name="the rewards", right_name="the human scores")
+    check_rewards(people.to_frame("human scores").astype(float))
+    return people.astype(float)
 
 
 @analysis("people", Needs(elo=True, prompts=0), place=140)
@@ -230,7 +211,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     rated = {prompt: members for prompt, members in members_of.items() if members}
     if not rated:
         raise TableError("several wordings have Elo. Take one at a time: prompts=[KEY]")
-    collected: dict[str, list[pd.DataFrame]] = defaultdict(list)
+    collected: list[list[pd.DataFrame]] = []
     notes = _left_out(tables, rated)
     meanings = heads_of({}, options)  # one for all: they are solved together
     heads: dict[str, Heads | None] = {}
@@ -256,23 +237,22 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
                 f"{prompt}: of one model's scores it cannot be told which differences are noise"
             )
         raters = (-rewards if turned else rewards).assign(**{PEOPLE: elo})
-        taus = agreement(raters, confidence=options.confidence)[TAUS]
-        pieces = {
-            "correlation": correlation,
-            "difference": difference,
-            "valued": valued,
-            "lines": lines,
-            "agreement": taus,
-        }
-        for name, piece in pieces.items():
-            collected[name].append(piece.assign(prompt=prompt, candidates=tables.candidates))
-    joined = {name: pd.concat(pieces, ignore_index=True) for name, pieces in collected.items()}
+        taus = agreement(raters, confidence=options.confidence)[_COLUMNS]
+        where = {"prompt": prompt, "candidates": tables.candidates}
+        frames = (correlation, taus, difference, valued, lines)
+        collected.append([frame.assign(**where) for frame in frames])
+    correlation, taus, difference, valued, lines = (
+        pd.concat(frames, ignore_index=True) for frames in zip(*collected, strict=True)
+    )
     notes += notes_on_states(heads, tables.labels)
+    columns: dict[str, Any] = {"x": "rater", "y": "rank", "group": "name", "panel": "group"}
+    looks: dict[str, Any] = {"falling": True, "log_y": True, "ends": True, "marks": True}
+    plot = Lines(data=lines, **columns, **looks, beside="ρ", ylabel="rank")
     return [
-        _correlation_result(tables, joined["correlation"], list(rated), notes),
-        Result("people_agreement", joined["agreement"], plot=_TAUS, method="people"),
-        _difference_result(joined["difference"], joined["lines"]),
-        _valued_result(joined["valued"], len(collected["difference"][0])),
+        _correlation_result(tables, correlation, list(rated), notes),
+        Result("people_agreement", taus, plot=TAUS, method="people"),
+        Result("rank_difference", difference, plot=plot, method="people", effect=DIFFERENCE),
+        _valued_result(valued, len(collected[0][2])),
     ]
 
 
@@ -354,18 +334,9 @@ def _correlation_result(
     known."""
     signs = {p: sign for p in prompts if (sign := tables.reading.polarity_of(p))}
     prompt = next(iter(signs), prompts[0])
-    effect = Effect(
-        "spearman",
-        "ρ with people",
-        "low",
-        "high",
-        p="p_corrected",
-        family=("prompt",),
-        null=0.0,
-        of=tables.things,
-        symbol="spearman",
-        band="heads_within",
-    )
+    names = ("spearman", "ρ with people", "low", "high", "p_corrected")
+    about: dict[str, Any] = {"symbol": "spearman", "band": "heads_within", "family": ("prompt",)}
+    effect = Effect(*names, null=0.0, of=tables.things, **about)
     correlation = effect.correct(correlation)
     rows = correlation[correlation["prompt"] == prompt]
     rows = rows.assign(agreement=signs.get(prompt, 1) * rows["spearman"])
@@ -383,55 +354,26 @@ def _correlation_result(
     elif len(rows) == 1:
         verdict = f"{label} {how}s with people"
     else:
-        verdict = (
-            f"{len(named_rows)} of {len(rows)} models {how} with people{beyond}; most, {label}"
-        )
+        count = f"{len(named_rows)} of {len(rows)} models"
+        verdict = f"{count} {how} with people{beyond}; most, {label}"
     agreement = correlation["spearman"] * correlation["prompt"].map(signs).fillna(1)
     order = -agreement.groupby(correlation["model"]).transform("mean")  # closest to people first
-    together = 1 < len(prompts) <= MANY_PROMPTS
-    return Result.of_row(
-        row,
-        "human_correlation",
-        correlation,
-        effect,
-        f"On {prompt}, {verdict}: {number}.",
-        plot=Forest.of(
-            effect,
-            data=correlation.iloc[order.argsort(kind="stable")],
-            group="prompt" if together else None,
-            tabs=("candidates",) if together else ("prompt",),
-            xlabel="Spearman's ρ of rewards and people's Elo",
-        ),
-        method="people",
-        notes=tuple(notes),
-        summary={
-            f"{r.prompt}/human_spearman/{r.model}": float(r.spearman)
-            for r in correlation.itertuples()
-        },
-    )
+    look: dict[str, Any] = {"tabs": ("prompt",)}
+    if 1 < len(prompts) <= MANY_PROMPTS:
+        look = {"group": "prompt", "tabs": ("candidates",)}
+    look |= {"data": correlation.iloc[order.argsort(kind="stable")]}
+    plot = Forest.of(effect, xlabel="Spearman's ρ of rewards and people's Elo", **look)
+    keys = correlation["prompt"] + "/human_spearman/" + correlation["model"]
+    summary = dict(zip(keys, correlation["spearman"].tolist(), strict=True))
+    fields: dict[str, Any] = {"method": "people", "notes": tuple(notes), "summary": summary}
+    headline = f"On {prompt}, {verdict}: {number}."
+    parts = (row, "human_correlation", correlation, effect, headline)
+    return Result.of_row(*parts, plot=plot, **fields)
 
 
 def _interval(row: pd.Series) -> str:
     """` [low, high]`; empty where there are too few items for one."""
     return f" [{row['low']:.2f}, {row['high']:.2f}]" if np.isfinite(row["low"]) else ""
-
-
-def _difference_result(difference: pd.DataFrame, lines: pd.DataFrame) -> Result:
-    """Every item's difference in rank; `valued` has the headline."""
-    plot = Lines(
-        data=lines,
-        x="rater",
-        y="rank",
-        group="name",
-        panel="group",
-        falling=True,
-        log_y=True,
-        ends=True,
-        marks=True,
-        beside="ρ",
-        ylabel="rank",
-    )
-    return Result("rank_difference", difference, plot=plot, method="people", effect=DIFFERENCE)
 
 
 def _valued_result(valued: pd.DataFrame, items: int) -> Result:
@@ -446,20 +388,11 @@ def _valued_result(valued: pd.DataFrame, items: int) -> Result:
     }
     row = rows.loc[first["difference"].abs().idxmax()]
     number = Estimate("rank difference / items", float(row["difference"] / items), items, "items")
-    return Result(
-        "valued",
-        valued,
-        headline=f"On {row['prompt']}, models rank {farthest.get(ENDS[0], 'no item')} farthest "
-        f"above people, {farthest.get(ENDS[1], 'no item')} farthest below.",
-        plot=Forest(
-            data=rows,
-            row="name",
-            estimate="difference",
-            low="lower_quartile",
-            high="upper_quartile",
-            xlabel="models' rank − people's rank: median and quartiles over models",
-        ),
-        method="people",
-        weight=number.weight(share=1 / 2),
-        estimate=number,
-    )
+    above, below = (farthest.get(end, "no item") for end in ENDS)
+    headline = f"On {row['prompt']}, models rank {above} farthest above people, "
+    headline += f"{below} farthest below."
+    columns: dict[str, Any] = {"row": "name", "low": "lower_quartile", "high": "upper_quartile"}
+    xlabel = "models' rank − people's rank: median and quartiles over models"
+    plot = Forest(data=rows, estimate="difference", xlabel=xlabel, **columns)
+    about: dict[str, Any] = {"method": "people", "weight": number.weight(share=1 / 2)}
+    return Result("valued", valued, headline, plot, estimate=number, **about)

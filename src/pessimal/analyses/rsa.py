@@ -6,6 +6,7 @@ comes from permuting models, never from counting dyads.
 """
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -55,21 +56,16 @@ def model_matrices(descriptors: pd.DataFrame, *, paper: bool = False) -> dict[st
         raise TableError(
             f"Parameter counts must be positive; they are not for {', '.join(map(str, bad))}."
         )
-    size = (
-        descriptors["parameters"] / 1e9
-        if paper
-        else np.log2(descriptors["parameters"].astype(float))
-    )
-    matrices = {}
+    parameters = descriptors["parameters"].astype(float)
+    size, matrices = parameters / 1e9 if paper else np.log2(parameters), {}
     for factor in FACTORS:
         if descriptors[factor].isna().any():
             continue
         values = (size if factor == "parameters" else descriptors[factor]).to_numpy()
         a, b = values[:, None], values[None, :]
         alike = a == b if factor in ("base", "developer") else 1 / (1 + np.abs(a - b))
-        matrices[factor] = pd.DataFrame(
-            alike.astype(float), index=descriptors.index, columns=descriptors.index
-        )
+        models = descriptors.index
+        matrices[factor] = pd.DataFrame(alike.astype(float), index=models, columns=models)
     return matrices
 
 
@@ -224,23 +220,16 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
 
     def regress(prompt: str) -> pd.DataFrame:
         tau = tau_matrix(tables, prompt)
-        table = rsa(
-            tau,
-            tables.descriptors,
-            permutations=options.permutations,
-            seed=options.seed,
-            paper=options.paper,
-        )
+        how: dict[str, Any] = {"permutations": options.permutations, "seed": options.seed}
+        table = rsa(tau, tables.descriptors, paper=options.paper, **how)
         factors = model_matrices(tables.descriptors.loc[tau.index], paper=options.paper)
-        matrices[prompt] = _stack_pairs(
-            {"τ": tau, **{WORDS[factor]: m for factor, m in factors.items()}}
-        )
+        by_word = {WORDS[factor]: matrix for factor, matrix in factors.items()}
+        matrices[prompt] = _stack_pairs({"τ": tau, **by_word})
         return table
 
     table = by_prompt(tables, regress, failed=failed)
-    effect = Effect(
-        "mantel_r", "Mantel's r", p="mantel_p_corrected", null=0.0, n="n_models", of="models"
-    )
+    names = ("mantel_r", "Mantel's r", None, None, "mantel_p_corrected")
+    effect = Effect(*names, null=0.0, n="n_models", of="models")
     coefficient = replace(effect, column="beta", label="β", p="beta_p_corrected")
     table = coefficient.correct(effect.correct(table))
     by_word = table.assign(factor=table["factor"].map(WORDS))
@@ -256,42 +245,24 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         direction = "follows" if best["mantel_r"] > 0 else "goes against"
         verdict = f"agreement {direction} the models' {best['factor']}: {number}; "
         verdict += f"β = {signed(best['beta'], '.2f')} beside the other factors."
-    headline = f"On {best['prompt']}, {verdict}"
+    xlabel = "standardised coefficient β"
+    forest = Forest.of(coefficient, row="factor", data=estimated, xlabel=xlabel)
+    notes = [*dict.fromkeys(f"{row.factor} {row.status}" for row in left_out.itertuples())]
+    summary = {
+        f"{row.prompt}/rsa/{row.factor}/{name}": float(value)
+        for row in table.dropna(subset="beta").itertuples()
+        for name, value in (("beta", row.beta), ("p", row.beta_p))
+    }
+    # What models have in common comes after whatever was tested of what they want.
+    about: dict[str, Any] = {"weight": weight_of(best["mantel_r"], share=1 / 2)}
+    about |= {"notes": (*notes, *failed), "summary": summary, "method": "rsa"}
+    estimate, headline = effect.at(best), f"On {best['prompt']}, {verdict}"
+    result = Result("rsa", table, headline, forest, estimate=estimate, effect=effect, **about)
+    look: dict[str, Any] = {"symmetric": True, "order": True, "where": {"prompt": best["prompt"]}}
+    plot = Heatmap(value="value", panel="factor", **look)
     return [
-        Result(
-            "rsa",
-            table,
-            headline,
-            Forest.of(
-                coefficient, row="factor", data=estimated, xlabel="standardised coefficient β"
-            ),
-            # What models have in common comes after whatever was tested of what they want.
-            weight=weight_of(best["mantel_r"], share=1 / 2),
-            estimate=effect.at(best),
-            effect=effect,
-            method="rsa",
-            notes=(
-                *dict.fromkeys(f"{row.factor} {row.status}" for row in left_out.itertuples()),
-                *failed,
-            ),
-            summary={
-                f"{row.prompt}/rsa/{row.factor}/{name}": float(value)
-                for row in table.dropna(subset="beta").itertuples()
-                for name, value in (("beta", row.beta), ("p", row.beta_p))
-            },
-        ),
-        Result(
-            "rsa_matrices",
-            by_prompt(tables, matrices.get),
-            plot=Heatmap(
-                value="value",
-                panel="factor",
-                symmetric=True,
-                order=True,
-                where={"prompt": best["prompt"]},
-            ),
-            method="rsa",
-        ),
+        result,
+        Result("rsa_matrices", by_prompt(tables, matrices.get), plot=plot, method="rsa"),
     ]
 
 
@@ -326,16 +297,9 @@ def mds(dissimilarity: pd.DataFrame, *, seed: int = 0) -> tuple[pd.DataFrame, fl
     from sklearn import config_context
     from sklearn.manifold import MDS
 
-    scaling = MDS(
-        n_components=2,
-        metric="precomputed",
-        metric_mds=True,
-        init="random",
-        n_init=STARTS,
-        max_iter=1000,
-        random_state=seed,
-        normalized_stress=True,
-    )
+    options = {"metric": "precomputed", "metric_mds": True, "normalized_stress": True}
+    options |= {"init": "random", "n_init": STARTS, "max_iter": 1000}
+    scaling = MDS(n_components=2, random_state=seed, **options)
     with config_context(assume_finite=True, skip_parameter_validation=True):
         places = scaling.fit_transform(dissimilarity.to_numpy(dtype=float, copy=True))
     x, y = _oriented(places).T
@@ -364,7 +328,12 @@ def analyse_map(tables: TableSet, options: Options) -> list[Result]:
             - y: place, in units of 1 − τ
             - stress: Kruskal's stress-1 of the map; 0 is exact, .2 poor
     """
-    table = by_prompt(tables, lambda prompt: _map(tables, prompt, options))
+
+    def draw_map(prompt: str) -> pd.DataFrame:
+        places, stress = mds(1 - tau_matrix(tables, prompt), seed=options.seed)
+        return places.assign(stress=stress)
+
+    table = by_prompt(tables, draw_map, models=3)
     if table.empty:
         return []
     prompt = table["prompt"].iloc[0]
@@ -372,33 +341,12 @@ def analyse_map(tables: TableSet, options: Options) -> list[Result]:
     with_others = (tau.sum() - 1) / (len(tau) - 1)
     outlier = with_others.idxmin()
     descriptors = tables.descriptors[["developer", "base"]].astype(object).fillna(UNKNOWN)
-    return [
-        Result(
-            "mds",
-            table,
-            headline=f"On {prompt}, {tables.labels[outlier]} agrees least with the other models: "
-            f"mean τ = {with_others[outlier]:.2f}, against {with_others.mean():.2f} over all "
-            "pairs.",
-            plot=Scatter(
-                x="x",
-                y="y",
-                name="model",
-                group="developer",
-                equal=True,
-                axes=False,
-                data=table.join(descriptors, on="model"),
-            ),
-            method="mds",
-            weight=weight_of(with_others.mean() - with_others[outlier], share=1 / 2),
-            estimate=Estimate(
-                "mean τ with the others", float(with_others[outlier]), len(tau) - 1, "models"
-            ),
-        )
-    ]
-
-
-def _map(tables: TableSet, prompt: str, options: Options) -> pd.DataFrame | None:
-    if len(tables.by_prompt[prompt]) < 3:
-        return None
-    places, stress = mds(1 - tau_matrix(tables, prompt), seed=options.seed)
-    return places.assign(stress=stress)
+    lowest, mean = float(with_others[outlier]), with_others.mean()
+    headline = f"On {prompt}, {tables.labels[outlier]} agrees least with the other models: mean τ "
+    headline += f"= {lowest:.2f}, against {mean:.2f} over all pairs."
+    names: dict[str, Any] = {"x": "x", "y": "y", "name": "model", "group": "developer"}
+    data = table.join(descriptors, on="model")
+    plot = Scatter(data=data, equal=True, axes=False, **names)
+    estimate = Estimate("mean τ with the others", lowest, len(tau) - 1, "models")
+    weight = weight_of(mean - lowest, share=1 / 2)
+    return [Result("mds", table, headline, plot, "mds", weight, estimate)]

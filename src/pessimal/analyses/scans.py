@@ -7,8 +7,8 @@ Knows score tables of one model, matched by candidate_id; knows nothing of weigh
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -26,7 +26,7 @@ from pessimal.analyses.analysis import (
 from pessimal.analyses.nulls import Dependence, Statistic, intervals, p_values
 from pessimal.analyses.ranks import dependence, ranked, spearman
 from pessimal.errors import TableError, did_you_mean
-from pessimal.plots import Forest, Heatmap, Plot
+from pessimal.plots import Forest, Heatmap
 from pessimal.tables import ScoreTable
 from pessimal.tables.result import LEVEL, Effect, Result
 from pessimal.tables.table_set import TableSet, runs_of
@@ -70,15 +70,13 @@ class Scans:
                 f"the scans {' and '.join(map(str, rows))} share {len(shared)} of {longest} "
                 "candidates, so they are not of one vocabulary; scan both again: force=true"
             )
-        alike = [table.loc[shared.index] for table in rows.values()]
-        tokens = alike[0][["token", "text", "kind"]].assign(
-            survives=pd.concat([t["survives"].astype("boolean") for t in alike], axis=1).all(
-                axis=1, skipna=False
-            )
+        alike = {name: table.loc[shared.index] for name, table in rows.items()}
+        survives = pd.DataFrame(
+            {name: t["survives"].astype("boolean") for name, t in alike.items()}
         )
-        return tokens, pd.DataFrame(
-            {name: t["reward"].astype(float) for name, t in zip(rows, alike, strict=True)}
-        )
+        tokens = next(iter(alike.values()))[["token", "text", "kind"]]
+        tokens = tokens.assign(survives=survives.all(axis=1, skipna=False))
+        return tokens, pd.DataFrame({name: t["reward"].astype(float) for name, t in alike.items()})
 
 
 def quantised_pairs(models: Iterable[str], stated: Mapping[str, str]) -> dict[str, str]:
@@ -147,12 +145,12 @@ def compare_scans(
     """
     table = agreement(rewards, dependent=dependent, **numbers)
     ranks = rewards.rank(ascending=False)
+    table = table.rename(columns={"model_a": "a", "model_b": "b"})
     pairs = list(combinations(rewards, 2))
     moves = [(ranks[a] - ranks[b]).abs() for a, b in pairs]
-    return table.rename(columns={"model_a": "a", "model_b": "b"}).assign(
-        moved=[float((move > FAR * len(tokens)).mean()) for move in moves],
-        largest_difference=[float((rewards[a] - rewards[b]).abs().max()) for a, b in pairs],
-    )
+    table["moved"] = [float((move > FAR * len(tokens)).mean()) for move in moves]
+    table["largest_difference"] = [(rewards[a] - rewards[b]).abs().max() for a, b in pairs]
+    return table
 
 
 def changed_tokens(tokens: pd.DataFrame, rewards: pd.DataFrame, *, top: int = 20) -> pd.DataFrame:
@@ -174,10 +172,7 @@ def changed_tokens(tokens: pd.DataFrame, rewards: pd.DataFrame, *, top: int = 20
     table = tokens.copy()
     for name, scan in (("a", rewards.columns[0]), ("b", rewards.columns[-1])):
         values = rewards[scan]
-        ends = {
-            "top": values.rank(ascending=False, method="min"),
-            "bottom": values.rank(method="min"),
-        }
+        ends = {"top": (-values).rank(method="min"), "bottom": values.rank(method="min")}
         table[name] = str(scan)
         table[f"rank_{name}"] = values.rank(ascending=False)
         table[f"reward_{name}"] = values
@@ -291,14 +286,11 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         about = " on ".join(filter(None, (tables.labels.get(scans.model), scans.prompt)))
         with noted(notes, about or scans.model):
             tokens, rewards = scans.join()
+            how: dict[str, Any] = {"top": options.top, "confidence": options.confidence}
             for part, members in _parts(scans.differs, tokens):
-                table = compare_scans(
-                    tokens[members],
-                    rewards[members],
-                    dependent=dependence(tokens["text"][members], options.meanings),
-                    top=options.top,
-                    confidence=options.confidence,
-                )
+                dependent = dependence(tokens["text"][members], options.meanings)
+                parts = (tokens[members], rewards[members])
+                table = compare_scans(*parts, dependent=dependent, **how)
                 table = table.rename(columns={end: f"{scans.differs}_{end}" for end in "ab"})
                 pairs.setdefault(scans.differs, []).append(table.assign(tokens=part, **where))
                 if part == ROUND_TRIPS:
@@ -306,10 +298,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             if scans.prompt:
                 where |= {"differs": scans.differs}
                 changes.append(changed_tokens(tokens, rewards, top=options.top).assign(**where))
-    results = [
-        _agreement_result(tables, differs, pd.concat(parts, ignore_index=True))
-        for differs, parts in pairs.items()
-    ]
+    results = [_agreement_result(tables, *pair) for pair in pairs.items()]
     if any(map(len, changes)):
         results.append(_changes_result(tables, pd.concat(changes, ignore_index=True)))
     results += _prefix_results(tables, options, notes)
@@ -351,43 +340,35 @@ def _disagreement(scans: Scans, rewards: pd.DataFrame, about: str) -> list[str]:
     return [note] if largest > error else []
 
 
-def _agreement_result(tables: TableSet, differs: str, table: pd.DataFrame) -> Result:
+def _agreement_result(tables: TableSet, differs: str, parts: list[pd.DataFrame]) -> Result:
     """Agreement of all pairs of scans that differ in one thing; the headline has the least alike.
 
     Source: Christian et al. 2025, Figure A6, for prompts; its code for modes.
     """
     a, b = columns = [f"{differs}_a", f"{differs}_b"]
+    table = pd.concat(parts, ignore_index=True)
     whole = table[table["tokens"] == ALL]
     table = table if differs == MODE else table.drop(columns="tokens")
     row = whole.loc[whole["kendall"].idxmin()]
     label = tables.labels.get(row["model"], row["model"])
     about = f" on {row['prompt']}" if "prompt" in row else ""
     effect = tau_effect(tables.things, null=0.0 if differs == PROMPT else 1.0)
-    summary: dict[str, float] = {}
+    fields: dict[str, Any] = {"label": "τ, lowest", "method": "scans"}
     if differs in (MODE, PRECISION):
         pairs = whole.assign(scans=whole[a] + " and " + whole[b])
-        plot: Plot = Forest.of(effect, data=pairs, group="scans", xlabel="Kendall's τ-b")
+        fields["plot"] = Forest.of(effect, data=pairs, group="scans", xlabel="Kendall's τ-b")
         keys = whole["prompt"] + "/" + whole["model"] + "/" + whole[a] + "-" + whole[b]
-        summary = dict(zip(keys + "/kendall", map(float, whole["kendall"]), strict=True))
+        fields["summary"] = dict(zip(keys + "/kendall", whole["kendall"].tolist(), strict=True))
     else:
-        tabs = ("prompt",) if differs == STEP else ()
-        heatmap = partial(Heatmap, symmetric=True, diverging=True, across=5, tabs=tabs)
-        plot = heatmap(row=a, column=b, value="kendall", panel="model")
-    return Result.of_row(
-        row,
-        f"{differs}_agreement",
-        table[[*columns, *table.columns.drop(columns)]],
-        effect,
-        f"{label} orders {tables.things} least alike with the {differs}s "
-        f"{row[a]} and {row[b]}{about}: τ = {row['kendall']:.2f}; "
-        f"{round(row['top_overlap'] * row['top'])} of the {row['top']} best are the same.",
-        label="τ, lowest",
-        size=whole["kendall"].max() - row["kendall"] if differs in (PROMPT, STEP) else None,
-        share=1 / 4 if differs in (PROMPT, STEP) else 1.0,
-        plot=plot,
-        method="scans",
-        summary=summary,
-    )
+        fields |= {"size": whole["kendall"].max() - row["kendall"], "share": 1 / 4}
+        look: dict[str, Any] = {"tabs": ("prompt",) if differs == STEP else (), "across": 5}
+        look |= {"row": a, "column": b, "value": "kendall", "panel": "model"}
+        fields["plot"] = Heatmap(symmetric=True, diverging=True, **look)
+    headline = f"{label} orders {tables.things} least alike with the {differs}s {row[a]} and "
+    headline += f"{row[b]}{about}: τ = {row['kendall']:.2f}; "
+    headline += f"{round(row['top_overlap'] * row['top'])} of the {row['top']} best are the same."
+    table = table[[*columns, *table.columns.drop(columns)]]
+    return Result.of_row(row, f"{differs}_agreement", table, effect, headline, **fields)
 
 
 def _changes_result(tables: TableSet, changes: pd.DataFrame) -> Result:
@@ -396,29 +377,19 @@ def _changes_result(tables: TableSet, changes: pd.DataFrame) -> Result:
     keys = ["differs", "model", "prompt"]
     by_scans = changes.groupby(keys, sort=False)
     ends = (by_scans.cumcount() < MAX_ROWS) | (by_scans.cumcount(ascending=False) < MAX_ROWS)
-    forest = partial(Forest, row="text", estimate="moved", low=None, high=None)
-    return Result(
-        "changed_tokens",
-        changes,
-        headline=f"From {row['differs']} {row['a']} to {row['b']} on {row['prompt']}, "
-        f"{tables.labels.get(row['model'], row['model'])} moves {literal(row['text'])} from rank "
-        f"{row['rank_a']:,.0f} to {row['rank_b']:,.0f}.",
-        plot=forest(
-            data=changes[ends],
-            tabs=tuple(keys),
-            xlabel="ranks gained from the first scan to the last",
-        ),
-        method="scans",
-    )
+    headline = f"From {row['differs']} {row['a']} to {row['b']} on {row['prompt']}, "
+    headline += f"{tables.labels.get(row['model'], row['model'])} moves {literal(row['text'])} "
+    headline += f"from rank {row['rank_a']:,.0f} to {row['rank_b']:,.0f}."
+    look: dict[str, Any] = {"tabs": tuple(keys), "low": None, "high": None}
+    look["xlabel"] = "ranks gained from the first scan to the last"
+    plot = Forest(data=changes[ends], row="text", estimate="moved", **look)
+    return Result("changed_tokens", changes, headline, plot, "scans")
 
 
 def _prefix_results(tables: TableSet, options: Options, notes: list[str]) -> list[Result]:
     """Each model, prompt and persona, beside the prompt alone and a control of as many words."""
-    scans = {
-        (t.model, t.provenance.mode, prompt): t
-        for prompt, members in tables.by_prompt.items()
-        for t in members
-    }
+    members = [(prompt, table) for prompt, some in tables.by_prompt.items() for table in some]
+    scans = {(t.model, t.provenance.mode, prompt): t for prompt, t in members}
     rows = []
     for (model, mode, key), table in scans.items():
         design = table.provenance.prefixed
@@ -426,8 +397,8 @@ def _prefix_results(tables: TableSet, options: Options, notes: list[str]) -> lis
             continue
         keys = {"bare": design["prompt"], "persona": key, "control": f"{key}_control"}
         with noted(notes, f"{tables.labels[model]} on {key}"):
-            members = {n: scans.get((model, mode, prompt)) for n, prompt in keys.items()}
-            triple = {name: scan for name, scan in members.items() if scan is not None}
+            places = {name: (model, mode, prompt) for name, prompt in keys.items()}
+            triple = {name: scans[at] for name, at in places.items() if at in scans}
             if len(triple) < len(keys):
                 raise TableError("the prompt alone or the control was not scanned")
             tokens, rewards = Scans(PROMPT, model, None, triple).join()
@@ -447,10 +418,8 @@ def _prefix_results(tables: TableSet, options: Options, notes: list[str]) -> lis
     row = strongest(table, "effect", "p_corrected", positive=True)
     headline = f"No persona was found to change how {tables.things} are ranked beyond its control."
     if len(significant):
-        headline = (
-            f"As {row['prefix']}, {tables.labels[row['model']]} ranks {tables.things} on "
-            f"{row['prompt']} otherwise, beyond a control (ρ {row['rho_persona']:.2f} and "
-            f"{row['rho_control']:.2f})."
-        )
+        headline = f"As {row['prefix']}, {tables.labels[row['model']]} ranks {tables.things} on "
+        headline += f"{row['prompt']} otherwise, beyond a control (ρ {row['rho_persona']:.2f} and "
+        headline += f"{row['rho_control']:.2f})."
     plot = Forest.of(effect, xlabel="drop in Spearman's ρ with the bare prompt, beyond a control")
     return [Result.of_row(row, "prefixes", table, effect, headline, plot=plot, method="scans")]

@@ -8,6 +8,7 @@ is nearly everything: its highest and lowest words are what a model means.
 """
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -128,9 +129,8 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             ends.append(listed.assign(model=model, score=score, prompt=prompt))
         for lexicon, valence in options.lexicons.items():
             with noted(notes, model, f"with {lexicon}"):
-                rows = valence_agreement(
-                    words.assign(**opposite), valence, heads=on, confidence=options.confidence
-                )
+                scores, confidence = words.assign(**opposite), options.confidence
+                rows = valence_agreement(scores, valence, heads=on, confidence=confidence)
                 about = {"model": model, "score": score, "lexicon": lexicon}
                 pieces.append(rows.assign(**about, states=on.of if on else ""))
     if not pieces:
@@ -154,17 +154,8 @@ def _agreement(
 ) -> Result:
     """The correlations; the headline is about the first lexicon, language models where there are
     such, and the contrast of prompts where there is one."""
-    effect = Effect(
-        "spearman",
-        "ρ with valence",
-        "low",
-        "high",
-        p="p_corrected",
-        null=0.0,
-        of="words",
-        symbol="spearman",
-        band="heads_within",
-    )
+    names = ("spearman", "ρ with valence", "low", "high", "p_corrected")
+    effect = Effect(*names, null=0.0, of="words", symbol="spearman", band="heads_within")
     table = effect.correct(table)
     lexicon, prompts = table["lexicon"].iloc[0], table["prompt"]
     prompt = prompts.iloc[-1] if " − " in prompts.iloc[-1] else prompts.iloc[0]
@@ -178,27 +169,17 @@ def _agreement(
         same = (ends[["model", "score", "prompt"]] == row[["model", "score", "prompt"]]).all(axis=1)
         outermost = [literal(word) for word in ends.loc[same & (ends["rank"] == 1), "word"]]
         words = " puts {} highest, {} lowest, and".format(*outermost) if outermost else ""
+    headline = f"On {prompt}, no model is found to follow {lexicon} valence by itself; nearest, "
+    headline += f"{labels[row['model']]}: {rho}."
+    if row["p_corrected"] <= LEVEL:
+        headline = f"On {prompt}, {labels[row['model']]}{words} follows {lexicon} valence: {rho}."
     # Of a reward model it is expected, and says what the lexicon says; of a language model it is
     # news.
-    return Result.of_row(
-        row,
-        "valence",
-        table,
-        effect,
-        f"On {prompt}, {labels[row['model']]}{words} follows {lexicon} valence: {rho}."
-        if row["p_corrected"] <= LEVEL
-        else f"On {prompt}, no model is found to follow {lexicon} valence by itself; nearest, "
-        f"{labels[row['model']]}: {rho}.",
-        share=1 if len(spoken) else 1 / 4,
-        plot=Forest.of(
-            effect,
-            group="prompt",
-            tabs=("lexicon",),
-            xlabel="Spearman's ρ with people's valence",
-        ),
-        method="valence",
-        notes=notes,
-    )
+    share = 1 if len(spoken) else 1 / 4
+    xlabel = "Spearman's ρ with people's valence"
+    plot = Forest.of(effect, group="prompt", tabs=("lexicon",), xlabel=xlabel)
+    about: dict[str, Any] = {"share": share, "plot": plot, "method": "valence", "notes": notes}
+    return Result.of_row(row, "valence", table, effect, headline, **about)
 
 
 def _models(
