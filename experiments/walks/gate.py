@@ -15,7 +15,7 @@ from pathlib import Path
 
 from lines import code_lines
 
-LIMITS = {"code lines": 33_609, "files": 198, "offences against the word rules": 226}
+LIMITS = {"code lines": 33_204, "files": 198, "offences against the word rules": 226}
 PRONOUNS = frozenset(
     [
         "asked",

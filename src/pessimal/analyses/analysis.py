@@ -404,9 +404,7 @@ Made = TypeVar("Made")
 
 
 def fit_lexicons(
-    tables: TableSet,
-    options: Options,
-    make: Callable[[str, pd.DataFrame, pd.Series], Made],
+    tables: TableSet, options: Options, make: Callable[[str, pd.DataFrame, pd.Series], Made]
 ) -> tuple[dict[tuple[str, str], Made], tuple[str, ...]]:
     """`make(model, words, valence)` for every model and lexicon, by these two; and what could not
     be fits, for the notes. Words are tokens where the published procedure is followed.

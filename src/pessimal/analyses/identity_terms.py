@@ -546,7 +546,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     columns = {model: tables.columns_of(model) for model in tables.models}
     most_scanned = max(tables.columns, key=lambda name: sum(name in c for c in columns.values()))
     main = HALF_SUM if pair else most_scanned
-    vocabularies: dict[tuple, IdentityMatches | TableError] = {}
+    vocabularies: dict[tuple, IdentityMatches] = {}
     effects, terms = [], []
     left_out: list[str] = []
     heads: dict[str, Heads | None] = {}
@@ -586,12 +586,7 @@ def _matches(
         covariates = options.word_frequencies.zipf(words).to_frame("zipf")
         for name, lexicon in options.lexicons.items():
             covariates[name] = lexicon.reindex(words)
-        try:
-            cache[key] = match_identity(axes, covariates, meanings=options.meanings)
-        except TableError as error:
-            cache[key] = error
-    if isinstance(cache[key], TableError):
-        raise cache[key]
+        cache[key] = match_identity(axes, covariates, meanings=options.meanings)
     return cache[key]
 
 

@@ -392,10 +392,7 @@ def slopes(design: np.ndarray, combinations: np.ndarray | None = None) -> Measur
 
 
 def heads_on_ranks(
-    outcomes: np.ndarray,
-    other: np.ndarray,
-    groups: np.ndarray,
-    states: Sequence[np.ndarray] | None,
+    outcomes: np.ndarray, other: np.ndarray, groups: np.ndarray, states: Sequence[np.ndarray] | None
 ) -> RandomHeads:
     """`random_heads` against Spearman's ρ of each outcome (n, m) with another column (n,): the
     slope of standardised ranks on ranks. Both fields are (m,)."""

@@ -455,8 +455,7 @@ def analyse_groups(tables: TableSet, options: Options) -> list[Result]:
         zipf = word_frequencies(tables, tables.models, options)
     how: dict[str, Any] = {"zipf": zipf, "confidence": options.confidence}
     pieces, notes = fit_lexicons(
-        *(tables, options),
-        lambda model, *rated: lexicon_groups(*rated, heads=heads[model], **how),
+        *(tables, options), lambda model, *rated: lexicon_groups(*rated, heads=heads[model], **how)
     )
     table = join_fits(tables, pieces, states)
     names = ("auc", "AUC", "auc_low", "auc_high", "auc_p_corrected")

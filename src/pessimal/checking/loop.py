@@ -84,13 +84,9 @@ def openrlhf_text(policy: Any, reads: Any, prompt: Messages, response: list[int]
     return policy.decode([*policy(text, add_special_tokens=False)["input_ids"], *response])
 
 
-LOOPS = {
-    "trl": Loop(trl_text),
-    # vLLM's and SGLang's servers tokenize with special tokens.
-    "verl": Loop(verl_text, special=True),
-    # serve_rm's data.max_len.
-    "openrlhf": Loop(openrlhf_text, limit=2048),
-}
+# vLLM's and SGLang's servers tokenize with special tokens; the limit is serve_rm's data.max_len.
+LOOPS = {"trl": Loop(trl_text), "verl": Loop(verl_text, special=True)}
+LOOPS["openrlhf"] = Loop(openrlhf_text, limit=2048)
 
 
 @dataclass
@@ -246,9 +242,8 @@ def _compare(
 def _slot(conversations: Format, conversation: Conversation, ids: list[int]) -> tuple[int, int]:
     """Where the response stands: from the first id that depends on it to behind the last one."""
     *before, _ = conversation
-    other_ids = [
-        [*conversations.encode((*before, Turn("assistant", text))).ids] for text in ("love", "9 z")
-    ]
+    texts = [(*before, Turn("assistant", text)) for text in ("love", "9 z")]
+    other_ids = [[*conversations.encode(text).ids] for text in texts]
     start = min(_shared(ids, other) for other in other_ids)
     end = len(ids) - min(_shared(ids[::-1], other[::-1]) for other in other_ids)
     return start, max(start, end)
@@ -364,13 +359,9 @@ def loop_results(check: LoopCheck, *, loop: str, model: str) -> list[Result]:
     table = table.astype({"expected_reward": float, "sent_reward": float})
     moved = (table["sent_reward"] - table["expected_reward"]).abs() / (check.spread or np.nan)
     cases = table.assign(moved=moved, fault=table["faults"]).explode("fault").groupby("fault")
-    faults = cases.agg(
-        conversations=("fault", "size"),
-        moved=("moved", "mean"),
-        moved_most=("moved", "max"),
-        n_moved=("moved", "count"),
-        difference=("difference", "first"),
-    )
+    ways = {"conversations": ("fault", "size"), "moved": ("moved", "mean")}
+    ways |= {"moved_most": ("moved", "max"), "n_moved": ("moved", "count")}
+    faults = cases.agg(**ways, difference=("difference", "first"))
     faults = faults.reindex([*check.counts]).rename_axis("fault").reset_index()
     for column in ("what", "mend"):
         faults[column] = [FAULTS[fault][column] for fault in faults["fault"]]
@@ -379,14 +370,10 @@ def loop_results(check: LoopCheck, *, loop: str, model: str) -> list[Result]:
     headline += f": {kinds}." if different else "."
     if moved.notna().any():
         headline += f" Rewards move by {moved.mean():.2g} SD on average."
-    loops = Result(
-        "loop",
-        faults.assign(of=n),
-        headline=headline,
-        method="loop",
-        weight=weight_of(different / n),
-        estimate=Estimate("conversations read differently", different, n, "conversations"),
-        summary={"different": different, "conversations": n, "faults": " ".join(check.counts)},
-    )
+    estimate = Estimate("conversations read differently", different, n, "conversations")
+    about: dict[str, Any] = {"estimate": estimate, "weight": weight_of(different / n)}
+    about["summary"] = {"different": different, "conversations": n}
+    about["summary"]["faults"] = " ".join(check.counts)
+    loops = Result("loop", faults.assign(of=n), headline, method="loop", **about)
     table["faults"] = table["faults"].str.join(" ")
     return [loops, Result("loop_conversations", table, method="loop")]

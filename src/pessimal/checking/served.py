@@ -435,11 +435,9 @@ def explain_alone(d: Diagnosis, rows: np.ndarray, exact: Noise) -> tuple[Explana
         return best, rough
     slope, shift = np.polyfit(rewards, served, 1)
     rest = float(np.std(served - slope * rewards)) / scale_of(served)
-    detail = (
-        f"largest difference {np.abs(served - rewards).max():.3g}, Kendall's tau "
-        f"{kendalltau(served, rewards).statistic:.2f}; {slope:.3g} · reward {shift:+.3g} leaves "
-        f"{rest:.0%} of a standard deviation"
-    )
+    detail = f"largest difference {np.abs(served - rewards).max():.3g}, Kendall's tau "
+    detail += f"{kendalltau(served, rewards).statistic:.2f}; {slope:.3g} · reward {shift:+.3g} "
+    detail += f"leaves {rest:.0%} of a standard deviation"
     # Scores in order that differ from few of the rewards are so by chance.
     moved = np.abs(served - rewards) > HARMLESS * scale_of(rewards)
     several = min(moved.sum(), len(np.unique(served))) >= SEVERAL
@@ -528,21 +526,13 @@ def served_result(d: Diagnosis, name: str) -> Result:
     """The diagnosis as a Result: one row a check."""
     checks, n = checks_of(d), len(d.served)
     verdict = " and ".join(map(str, d.faults)) + (" (harmless)" if d.harmless else "")
-    summary: dict[str, Any] = {
-        "right": d.right,
-        "harmless": d.harmless,
-        "faults": [part.fault for part in d.faults],
-        "failed_checks": [check.check for check in checks if check.passed is False],
-        "requests": n,
-        "kendall": d.kendall,
-        "largest_difference": d.own_difference,
-    }
-    return Result(
-        "conformance",
-        as_table(checks),
-        headline=f"{name}: {'served right' if d.right else verdict}.",
-        method="served",
-        weight=weight_of(0.0 if d.right else 0.2 if d.harmless else 1.0),
-        estimate=Estimate("largest difference (SD)", d.own_difference / d.spread, n, "inputs"),
-        summary=summary,
-    )
+    faults = [part.fault for part in d.faults]
+    failed = [check.check for check in checks if check.passed is False]
+    summary: dict[str, Any] = {"right": d.right, "harmless": d.harmless, "faults": faults}
+    summary |= {"failed_checks": failed, "requests": n, "kendall": d.kendall}
+    summary["largest_difference"] = d.own_difference
+    headline = f"{name}: {'served right' if d.right else verdict}."
+    weight = weight_of(0.0 if d.right else 0.2 if d.harmless else 1.0)
+    estimate = Estimate("largest difference (SD)", d.own_difference / d.spread, n, "inputs")
+    about: dict[str, Any] = {"weight": weight, "estimate": estimate, "summary": summary}
+    return Result("conformance", as_table(checks), headline, method="served", **about)

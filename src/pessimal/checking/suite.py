@@ -181,13 +181,11 @@ def _measure(
     fastest, rewards = checked.fastest, {checked.scorer.own_forward.name: checked.own_rewards}
     rewards = rewards if fastest.name in rewards else rewards | {fastest.name: checked.fast}
     spread = float(checked.own_rewards.std()) if checked.sound else None
-    details = {"dtype": dtype.value, "device": str(device), "attention": fastest.name}
-    return _Measured(
-        rewards=rewards,
-        checks=of_network(checked, seed=plan.seed) if native else [],
-        head=head(checked) if dtype is Dtype.float32 and checked.sound else None,
-        details=details | {"n": len(inputs), "spread": spread},
-    )
+    details: dict[str, Any] = {"dtype": dtype.value, "device": str(device)}
+    details |= {"attention": fastest.name, "n": len(inputs), "spread": spread}
+    checks = of_network(checked, seed=plan.seed) if native else []
+    exact = head(checked) if dtype is Dtype.float32 and checked.sound else None
+    return _Measured(rewards, checks, exact, details)
 
 
 def _problem(error: Exception, dtype: Dtype, device: torch.device) -> str | None:
@@ -248,9 +246,8 @@ def sample_responses(
 
 
 INSTEAD = "Scans are not affected. In code of your own: network.config.pad_token_id = "
-INSTEAD += (
-    "tokenizer.pad_token_id, the tokenizer.padding_side that passes, or batches of one length"
-)
+INSTEAD += "tokenizer.pad_token_id, the tokenizer.padding_side that passes, or batches of one "
+INSTEAD += "length"
 SIDES = ("padding_right", "padding_left")
 ENGINES = {SharedPrefix.name: "shared_prefix", FullForward.name: "full_forward"}
 
@@ -320,11 +317,11 @@ class CheckedNetwork:
         """By how much full forwards differ from `own_rewards`: the noise that low precision brings
         along."""
         forward = self.scorer.own_forward
-        other_rewards = (
+        alone, batched = (
             self.alone(self.full or forward),
             self.rewards(forward, size=self.batch_size),
         )
-        return max(largest_difference(other, self.own_rewards) for other in other_rewards)
+        return max(largest_difference(other, self.own_rewards) for other in (alone, batched))
 
 
 def of_network(checked: CheckedNetwork, *, seed: int) -> list[Check]:
@@ -489,16 +486,12 @@ def _pad_is_eos(checked: CheckedNetwork, alone: np.ndarray) -> Check:
         read = np.append(read, as_published(checked, [pad_response.ids(0)]))
     limit = allowed(expected, dtype=checked.dtype)
     wrong = ~(np.abs(read - expected) <= limit)
-    rest = ", the pad token by itself alone" if wrong.sum() == wrong[-1] else ""
-    note = (
-        f"The model's own class reads another token's reward for {wrong.sum()} of {len(expected)} "
-        f"responses{rest}. pessimal reads the last token. Where the model's card says otherwise, "
-    )
-    note += "type model.read=own; else in code of your own network.config.pad_token_id = ID, one "
-    note += "that occurs in no conversation"
-    return at_most(
-        "pad_is_eos", largest_difference(read, expected), limit, n=len(expected), note=note
-    )
+    rest, n = ", the pad token by itself alone" if wrong.sum() == wrong[-1] else "", len(expected)
+    note = f"The model's own class reads another token's reward for {wrong.sum()} of {n} responses"
+    note += f"{rest}. pessimal reads the last token. Where the model's card says otherwise, type "
+    note += "model.read=own; else in code of your own network.config.pad_token_id = ID, one that "
+    note += "occurs in no conversation"
+    return at_most("pad_is_eos", largest_difference(read, expected), limit, n=n, note=note)
 
 
 @torch.no_grad()
@@ -531,25 +524,19 @@ def conformance_results(conformance: Conformance, name: str) -> list[Result]:
     n = counts["passed"] + counts["failed"]
     missed = f"; not: {', '.join(counts['failed_checks'][:4])}" if conformance.failed else ""
     measured = [check for check in conformance.checks if check.measured is not None]
-    checks = Result(
-        "conformance",
-        as_table(conformance.checks),
-        headline=f"{counts['passed']} of {n} checks of {name} hold{missed}.",
-        method="check",
-        weight=weight_of(counts["failed"] / max(n, 1)),
-        estimate=Estimate("checks that hold", counts["passed"], n, "checks"),
-        summary=counts | {f"measured/{check.check}": check.measured for check in measured},
-    )
-    if conformance.precision is None:
-        return [checks]
-    return [checks, Result("precision", conformance.precision, method="check")]
+    summary = counts | {f"measured/{check.check}": check.measured for check in measured}
+    headline = f"{counts['passed']} of {n} checks of {name} hold{missed}."
+    weight = weight_of(counts["failed"] / max(n, 1))
+    about: dict[str, Any] = {"method": "check", "weight": weight, "summary": summary}
+    about["estimate"] = Estimate("checks that hold", counts["passed"], n, "checks")
+    results = [Result("conformance", as_table(conformance.checks), headline, **about)]
+    if conformance.precision is not None:
+        results.append(Result("precision", conformance.precision, method="check"))
+    return results
 
 
 def counts_of(conformance: Conformance) -> dict[str, Any]:
     """The numbers that a list of runs shows."""
-    passed = [check.passed for check in conformance.checks]
-    return {
-        "passed": passed.count(True),
-        "failed": passed.count(False),
-        "failed_checks": [check.check for check in conformance.failed],
-    }
+    passed, failed = [check.passed for check in conformance.checks], conformance.failed
+    counts = {"passed": passed.count(True), "failed": passed.count(False)}
+    return counts | {"failed_checks": [check.check for check in failed]}

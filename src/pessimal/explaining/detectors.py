@@ -46,10 +46,8 @@ def _pattern(words: str | list[str]) -> re.Pattern[str]:
     return re.compile(rf"\b(?:{options})\b", re.IGNORECASE)
 
 
-PATTERNS: dict[str, re.Pattern[str]] = {
-    name: _pattern(words)
-    for name, words in yaml.safe_load(WORDS.read_text(encoding="utf-8")).items()
-}
+_LISTS = yaml.safe_load(WORDS.read_text(encoding="utf-8"))
+PATTERNS: dict[str, re.Pattern[str]] = {name: _pattern(words) for name, words in _LISTS.items()}
 PATTERNS["hedge"] = re.compile(r"(?:(?<=\bI)'d\b)|" + PATTERNS["hedge"].pattern, re.IGNORECASE)
 
 
@@ -208,19 +206,14 @@ def relevance(reading: Reading) -> float:
 
 _PLAIN = re.compile(r"(?<![\w'’])[a-z]{3,}(?![\w'’])")
 _NAME = re.compile(r"(?<![.!?:\n\"“] )(?<!^)\b(?!I\b)[A-Z][\w'-]+")
-_ORDER = tuple(
-    re.compile(rf"^\W*(?:{marks})\b", re.IGNORECASE)
-    for marks in (
-        "first(?:ly)?|to begin|to start|start by|begin by",
-        "second(?:ly)?|then|next|after(?: that|wards?)?",
-        "third(?:ly)?",
-        "finally|lastly|in the end|in conclusion|to sum up|in summary",
-    )
-)
+_FIRST = "first(?:ly)?|to begin|to start|start by|begin by"
+_SECOND = "second(?:ly)?|then|next|after(?: that|wards?)?"
+_LAST = "finally|lastly|in the end|in conclusion|to sum up|in summary"
+_MARKS = (_FIRST, _SECOND, "third(?:ly)?", _LAST)
+_ORDER = tuple(re.compile(rf"^\W*(?:{marks})\b", re.IGNORECASE) for marks in _MARKS)
 _SUM = re.compile(
     r"(?<![\d.])(?<![-+*/×÷−])(?<![-+*/×÷−] )(\d{1,9}) *([-+*/×÷−]|plus|minus|times|divided by) "
-    r"*(\d{1,9}) *(?:=|is|equals) *"
-    r"(\d{1,12})(?!\d|\.\d)"
+    r"*(\d{1,9}) *(?:=|is|equals) *(\d{1,12})(?!\d|\.\d)"
 )
 
 
@@ -271,10 +264,10 @@ def coherence(reading: Reading) -> float:
     so_far = np.cumsum(vectors, axis=0)[:-1]
     so_far /= np.linalg.norm(so_far, axis=1, keepdims=True)
     context = np.einsum("ij,ij->i", vectors[1:], so_far)
-    opens = [bool(PATTERNS["connective"].search(sentence)) for sentence in reading.sentences]
-    order = [
-        rank for text in reading.sentences for rank, mark in enumerate(_ORDER) if mark.search(text)
-    ]
+    sentences = reading.sentences
+    opens = [bool(PATTERNS["connective"].search(sentence)) for sentence in sentences]
+    ranked = list(enumerate(_ORDER))
+    order = [rank for text in sentences for rank, mark in ranked if mark.search(text)]
     backwards = sum(bool(later < earlier) for earlier, later in itertools.pairwise(order))
     linked = 0.5 * mean(before) + 0.5 * mean(context) + 0.3 * mean(opens[1:])
     return linked - 0.3 * backwards - 0.1 * opens[0]
@@ -431,13 +424,10 @@ class RuleJudge:
 
     def provenance(self) -> dict[str, Any]:
         """Everything that decides its judgements."""
-        return {
-            "judge": self.name,
-            "detectors": VERSION,
-            "lists": [sha256_of(PROTOTYPES), sha256_of(WORDS)],
-            "encoder": WEIGHTS_SHA256,
-            **{package: version(package) for package in ("vaderSentiment", "wordfreq")},
-        }
+        parts: dict[str, Any] = {"judge": self.name, "detectors": VERSION}
+        parts["encoder"] = WEIGHTS_SHA256
+        parts["lists"] = [sha256_of(PROTOTYPES), sha256_of(WORDS)]
+        return parts | {package: version(package) for package in ("vaderSentiment", "wordfreq")}
 
     def judge(self, items: Sequence[Item]) -> list[bool | None]:
         """Whether each edit moved its attribute the asked way, by more than the detector's

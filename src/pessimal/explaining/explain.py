@@ -46,12 +46,8 @@ METHOD_VERSION = 3
 would give other outcomes, statistics, or smallest and largest edits."""
 CONTROLS = (PLACEBO, OVERALL)
 """Arms that are no attribute."""
-NEUTRAL = Attribute(
-    name=PLACEBO,
-    description="It says the same in other words: spelling, punctuation and function words are "
-    "changed, nothing else.",
-    polarity=1,
-)
+_NEUTRAL = "It says the same in other words: spelling, punctuation and function words are changed, "
+NEUTRAL = Attribute(PLACEBO, _NEUTRAL + "nothing else.", polarity=1)
 EDIT = ["model", "perturber", "comparison", "response", "side", "attribute", "direction", "amount"]
 EDIT += ["seed", "original", "margin"]
 """Columns that name an edit in the tables of smallest and largest changes."""
@@ -181,17 +177,9 @@ def explain(
         margins = partial(_margins, scorer, by_key, rewards)
         smallest_table = smallest_flips(table, margins, tie=tie, exact_hunks=exact_hunks)
         largest_table = largest_holds(table, margins, tie=tie)
-    return Explained(
-        model=model,
-        perturber=perturber.name,
-        comparisons=by_key,
-        rewards=rewards,
-        table=table,
-        smallest=smallest_table,
-        largest=largest_table,
-        too_long=too_long,
-        tie=tie,
-    )
+    edits = {"table": table, "smallest": smallest_table, "largest": largest_table}
+    about: dict[str, Any] = {"perturber": perturber.name, "too_long": too_long, "tie": tie}
+    return Explained(model=model, comparisons=by_key, rewards=rewards, **edits, **about)
 
 
 def pair(prompt: str, chosen: str, rejected: str) -> Comparison:
@@ -283,10 +271,9 @@ def _outcomes(
 ) -> pd.DataFrame:
     """Outcomes of one perturber's changes; a text without a reward counts as failed."""
     changes = list(perturber.perturb(requests))
-    texts = [
-        each.request.comparison.conversation(each.text) for each in changes if each.text is not None
-    ]
-    scores = iter(scorer.rewards(texts).tolist())
+    texts = [(c.request.comparison, c.text) for c in changes if c.text is not None]
+    conversations = [comparison.conversation(text) for comparison, text in texts]
+    scores = iter(scorer.rewards(conversations).tolist())
     new_rewards = [None if change.text is None else next(scores) for change in changes]
     for number, reward in enumerate(new_rewards):
         if reward is not None and math.isnan(reward):
@@ -327,11 +314,9 @@ def _measured(
     pairs = list(zip(rows["original"], rows["edited"], strict=True))
     prompts = [comparisons[key].prompt for key in rows["comparison"]]
     spans = [None if each is None else json.loads(each) for each in rows["spans"]]
-    columns = {
-        "syntactic": [syntactic(*pair) for pair in pairs],
-        "semantic": semantic(pairs),
-        "locality": [locality(*pair, words) for pair, words in zip(pairs, spans, strict=True)],
-    }
+    columns: dict[str, Any] = {"syntactic": [syntactic(*pair) for pair in pairs]}
+    columns["semantic"] = semantic(pairs)
+    columns["locality"] = [locality(*p, words) for p, words in zip(pairs, spans, strict=True)]
     requests = zip(prompts, pairs, rows["attribute"], rows["direction"], strict=True)
     items = [
         (prompt, *pair, by_name[name], by_name[name].amount(Direction(direction)))
@@ -373,11 +358,9 @@ def _perplexity_ratios(
     """Perplexity of each edited response over that of the response as it stands; NaN without a
     text."""
     rows = table[table["edited"].notna()]
-    conversations = [
-        comparisons[key].conversation(text)
-        for column in ("original", "edited")
-        for key, text in zip(rows["comparison"], rows[column], strict=True)
-    ]
+    keys = [*rows["comparison"]] * 2
+    texts = zip(keys, [*rows["original"], *rows["edited"]], strict=True)
+    conversations = [comparisons[key].conversation(text) for key, text in texts]
     before, after = perplexities(conversations).reshape(2, -1)
     return pd.Series(after / before, index=rows.index).reindex(table.index)
 

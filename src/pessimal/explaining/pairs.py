@@ -16,7 +16,7 @@ import pandas as pd
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from pessimal.analyses.preferences import better_margins, preference_results
+from pessimal.analyses.preferences import LENGTHS, better_margins, preference_results
 from pessimal.errors import InputError
 from pessimal.explaining.outcomes import Scorer
 from pessimal.tables.comparisons import Comparison, choose, digest, load
@@ -90,24 +90,17 @@ def pair_frame(rewards: np.ndarray, pairs: Sequence[Comparison], *, model: str) 
     Args:
         rewards: of both answers of each pair, in their order.
     """
-    rewards = rewards.reshape(-1, 2)
     conversations = [pair.conversation(text) for pair in pairs for text in pair.responses]
     numbers, together = np.arange(len(pairs)), [frozenset(pair.responses) for pair in pairs]
     links: list[tuple[np.ndarray, Sequence]] = [(np.repeat(numbers, 2), conversations)]
     links.append((numbers, together))
-    return pd.DataFrame(
-        {
-            "model": model,
-            "key": [pair.key for pair in pairs],
-            "cluster": _components(links, len(pairs)),
-            "category": [pair.category or "uncategorised" for pair in pairs],
-            "preferred": [pair.preferred for pair in pairs],
-            "first": rewards[:, 0],
-            "second": rewards[:, 1],
-            "first_length": [len(pair.responses[0]) for pair in pairs],
-            "second_length": [len(pair.responses[1]) for pair in pairs],
-        }
-    )
+    table = pd.DataFrame({"model": model, "key": [pair.key for pair in pairs]})
+    table["cluster"] = _components(links, len(pairs))
+    table["category"] = [pair.category or "uncategorised" for pair in pairs]
+    table["preferred"] = [pair.preferred for pair in pairs]
+    table[["first", "second"]] = rewards.reshape(-1, 2)
+    table[[*LENGTHS]] = [[len(text) for text in pair.responses] for pair in pairs]
+    return table
 
 
 def _components(links: Sequence[tuple[np.ndarray, Sequence]], size: int) -> np.ndarray:
@@ -130,12 +123,8 @@ def wrong_pairs(scored: pd.DataFrame, pairs: Sequence[Comparison]) -> Result:
     margins = better_margins(scored)
     better = [pair.responses[pair.preferred or 0] for pair in pairs]
     worse = [pair.responses[1 - (pair.preferred or 0)] for pair in pairs]
-    table = scored[["model", "key", "category"]].assign(
-        margin=margins.to_numpy(),
-        prompt=[pair.prompt for pair in pairs],
-        better=better,
-        worse=worse,
-    )
+    table = scored[["model", "key", "category"]].assign(margin=margins.to_numpy())
+    table = table.assign(prompt=[pair.prompt for pair in pairs], better=better, worse=worse)
     table = table[table["margin"] <= 0].sort_values("margin", kind="stable", ignore_index=True)
     return Result("preference_pairs", table.head(MAX_ROWS), method="preferences")
 
@@ -160,17 +149,14 @@ def accuracy_results(
     scored = pd.concat(tables, ignore_index=True)
     results = preference_results(scored, source=source, confidence=confidence)
     prefix = "{model}/" if len(tables) > 1 else ""
-    summary = {
-        f"{prefix}accuracy/{{category}}".format(**row): row["accuracy"]
-        for row in results[0].table.to_dict("records")
-    }
+    rows = results[0].table.to_dict("records")
+    keys = [f"{prefix}accuracy/{{category}}".format(**row) for row in rows]
+    summary = dict(zip(keys, [row["accuracy"] for row in rows], strict=True))
     wrong = pd.concat([wrong_pairs(table, pairs).table for table in tables], ignore_index=True)
-    results[0] = replace(results[0], summary=summary)
-    return [
-        *results,
-        Result("preference_pairs", wrong, method="preferences"),
-        Result("scored_pairs", scored, method="preferences"),
-    ]
+    first, *rest = results
+    more = {"preference_pairs": wrong, "scored_pairs": scored}
+    rest += [Result(name, table, method="preferences") for name, table in more.items()]
+    return [replace(first, summary=summary), *rest]
 
 
 def scored_rows(pairs: Sequence[Comparison]) -> pd.DataFrame:

@@ -30,16 +30,8 @@ from pessimal.tables.result import Effect, Estimate, Result, weight_of
 from pessimal.texts import literal, signed, significant, storable
 
 METHOD, REASONS, EDITS, PAIR = "explain", "reasons", "edits", "pair"
-FLIP_RATE = Effect(
-    "flip_rate",
-    "flip rate",
-    "flip_low",
-    "flip_high",
-    "p_corrected",
-    null=0.0,
-    of="edits",
-    symbol="flip rate",
-)
+_NAMES = ("flip_rate", "flip rate", "flip_low", "flip_high", "p_corrected")
+FLIP_RATE = Effect(*_NAMES, null=0.0, of="edits", symbol="flip rate")
 """Beside the rate of placebo edits, where there are any."""
 COVERAGE = Effect("value", "coverage", "low", "high", n="comparisons", of="comparisons")
 TAU = Effect("tau", "τ", n="attributes", of="attributes")
@@ -84,26 +76,14 @@ def explained_results(explained: Explained, options: Resampling) -> list[Result]
     null = rates[(rates["attribute"] == PLACEBO) & (rates["n"] > 0)]
     null_rate = float(null["flip_rate"].iloc[0]) if len(null) else 0.0
     effect = replace(FLIP_RATE, null=null_rate)
-    forest = Forest.of(
-        effect,
-        data=_add_taste(pd.concat([_order_by_rate(along, "attribute", "max"), null])),
-        row="attribute",
-        group="taste",
-        tabs=(),
-        xlabel="share of edits that flip the preference (line: placebo edits)",
-    )
-    flips = _flip_rate_result(
-        rates,
-        along,
-        {explained.model: explained.model},
-        effect,
-        plot=forest,
-        method=METHOD,
-        summary=_summary(along, null, explained),
-        notes=_left_out(explained),
-    )
+    data = _add_taste(pd.concat([_order_by_rate(along, "attribute", "max"), null]))
+    xlabel = "share of edits that flip the preference (line: placebo edits)"
+    look: dict[str, Any] = {"row": "attribute", "group": "taste", "tabs": (), "xlabel": xlabel}
+    about: dict[str, Any] = {"plot": Forest.of(effect, data=data, **look), "method": METHOD}
+    about |= {"summary": _summary(along, null, explained), "notes": _left_out(explained)}
+    names = {explained.model: explained.model}
     return [
-        flips,
+        _flip_rate_result(rates, along, names, effect, **about),
         _slopes_result(table, METHOD),
         _representatives(published, explained),
         _coverage_result(published, options, EDITS, diversity=True),
@@ -127,22 +107,16 @@ def compared_results(
     along = rates[~rates["attribute"].isin(CONTROLS)].dropna(subset=["flip_rate"])
     tastes = zip(along["liked"], along["attribute"], strict=True)
     along = along.assign(row=[f"{liking} {name}".strip() for liking, name in tastes])
-    heatmap = Heatmap(
-        data=_order_by_rate(along, "row", "mean"),
-        row="row",
-        column="model",
-        value="flip_rate",
-        tabs=("perturber",),
-        label="flip rate",
-    )
+    data = _order_by_rate(along, "row", "mean")
+    cells: dict[str, Any] = {"row": "row", "column": "model", "value": "flip_rate"}
+    heatmap = Heatmap(data=data, tabs=("perturber",), label="flip rate", **cells)
     once = outcomes[outcomes["edited"].notna()].drop_duplicates(KEY[1:])
     placebo = int((once["attribute"] == PLACEBO).sum())
     counts = {"models": len(names), "edits": len(once) - placebo, "placebo_edits": placebo}
     arms = published[(published["attribute"] == PLACEBO) | ~published["attribute"].isin(CONTROLS)]
+    about: dict[str, Any] = {"plot": heatmap, "method": REASONS, "summary": counts}
     return [
-        _flip_rate_result(
-            rates, along, names, FLIP_RATE, plot=heatmap, method=REASONS, summary=counts
-        ),
+        _flip_rate_result(rates, along, names, FLIP_RATE, **about),
         _slopes_result(outcomes, REASONS),
         *(_agreement(arms, options, names) if len(names) > 1 else []),
         _coverage_result(published, options, REASONS),
@@ -178,10 +152,9 @@ def _flip_rate_result(
     if along.empty:
         return Result("sensitivity", table, **rest | {"plot": None}, notes=("No edit came about.",))
     holds, tested = along[along["p_corrected"] <= LEVEL], along["p_corrected"].notna().any()
-    rows = (holds if len(holds) else along).sort_values(
-        ["flip_rate", "change"], ascending=[False, True], kind="stable"
-    )
-    top = rows.iloc[0]
+    rows = holds if len(holds) else along
+    by = ["flip_rate", "change"]
+    top = rows.sort_values(by, ascending=[False, True], kind="stable").iloc[0]
     rate, owner = f"{top['flip_rate']:.0%}", f"{names[top['model']]}'s preferences"
     null = table[(table["attribute"] == PLACEBO) & (table["n"] > 0)]
     alike = null["perturber"].isin(null_makers(top["perturber"])) & (null["model"] == top["model"])
@@ -197,15 +170,9 @@ def _flip_rate_result(
         makers = ", ".join(sorted(set(null["perturber"]))) or "nobody"
         notes += (f"Nothing is tested: {top['perturber']} has no placebo edits (by {makers}).",)
     estimate = effect.at(top)
+    rest |= {"effect": effect, "estimate": estimate, "notes": notes}
     weight = weight_of(top["flip_rate"], estimate.p)
-    return Result(
-        *("sensitivity", table, headline),
-        effect=effect,
-        estimate=estimate,
-        weight=weight,
-        notes=notes,
-        **rest,
-    )
+    return Result("sensitivity", table, headline, weight=weight, **rest)
 
 
 def _add_taste(rates: pd.DataFrame) -> pd.DataFrame:
@@ -222,15 +189,10 @@ def _slopes_result(outcomes: pd.DataFrame, method: str) -> Result:
     if table["slope"].isna().all():
         note = f"Slopes of {len(table)} attributes need {len(table) + 2} comparisons."
         return Result("slopes", table, method=method, notes=(note,))
-    forest = Forest(
-        row="attribute",
-        estimate="slope",
-        low=None,
-        high=None,
-        group="model" if table["model"].nunique() > 1 else None,
-        tabs=("perturber",),
-        xlabel="reward per SD of the attribute, others held (SD of reward); a description",
-    )
+    look: dict[str, Any] = {"low": None, "high": None, "tabs": ("perturber",)}
+    look["group"] = "model" if table["model"].nunique() > 1 else None
+    look["xlabel"] = "reward per SD of the attribute, others held (SD of reward); a description"
+    forest = Forest(row="attribute", estimate="slope", **look)
     return Result("slopes", table, plot=forest, method=method)
 
 
@@ -248,14 +210,10 @@ def _left_out(explained: Explained) -> tuple[str, ...]:
 def _summary(rates: pd.DataFrame, null: pd.DataFrame, explained: Explained) -> dict[str, float]:
     """The numbers by which explanations are listed; unknown ones are left out, as JSON has no
     NaN."""
-    numbers = {
-        "decided": len(explained.decided),
-        "undecided": len(explained.undecided),
-        "edits": len(explained.edits),
-        "placebo_edits": int(null["n"].sum()),
-        "reward_sd": explained.reward_sd,
-        "tie": explained.tie,
-    }
+    numbers: dict[str, float] = {"decided": len(explained.decided)}
+    numbers["undecided"] = len(explained.undecided)
+    numbers |= {"edits": len(explained.edits), "placebo_edits": int(null["n"].sum())}
+    numbers |= {"reward_sd": explained.reward_sd, "tie": explained.tie}
     if len(null):
         numbers["placebo_flip_rate"] = float(null["flip_rate"].iloc[0])
     for row in rates.itertuples():
@@ -271,20 +229,13 @@ def _representatives(table: pd.DataFrame, explained: Explained) -> Result:
     ranking = representative(rows, explained.model, perturber=explained.perturber)
     top = ranking.iloc[0]
     if pd.isna(top["tau"]):
-        reason = (
-            "Comparisons are not ranked: that needs two of them, and five attributes with edits "
-            "whose changes are not all equal."
-        )
+        reason = "Comparisons are not ranked: that needs two of them, and five attributes with "
+        reason += "edits whose changes are not all equal."
         return Result("representatives", ranking, method=METHOD, notes=(reason,))
-    return Result(
-        "representatives",
-        ranking,
-        "The comparison whose ranking of attributes is most like the model's: "
-        f"{literal(top['comparison'], limit=40)} (τ = {signed(top['tau'])}).",
-        method=METHOD,
-        weight=MINOR,
-        estimate=TAU.at(top),
-    )
+    headline = "The comparison whose ranking of attributes is most like the model's: "
+    headline += f"{literal(top['comparison'], limit=40)} (τ = {signed(top['tau'])})."
+    about: dict[str, Any] = {"method": METHOD, "weight": MINOR, "estimate": TAU.at(top)}
+    return Result("representatives", ranking, headline, **about)
 
 
 def _coverage_result(
@@ -305,62 +256,38 @@ def _coverage_result(
     share = "" if len(flips) == 1 else f"{low['value']:.0%} to "
     alone = table["model"].nunique() == 1
     judged = rows[alone & (rows["metric"] == "complied") & sides & (rows["among"] == ALL)]
-    return Result(
-        "metrics",
-        table,
-        f"{share}{high['value']:.0%} of {int(high['comparisons'])} comparisons have at least one "
-        "edit that flips the preference.",
-        Forest(
-            data=panels,
-            row="who",
-            estimate="value",
-            group="among",
-            panel="metric",
-            tabs=(),
-            reference=None,
-            xlabel="share, or distance",
-        ),
-        method,
-        MINOR,
-        COVERAGE.at(high),
-        tuple(f"{r.value:.0%} of {r.n:,} edits did what was asked." for r in judged.itertuples()),
-        summary={
-            f"coverage/{r.among}/{r.side}": float(r.value)
-            for r in rows[alone & coverage].itertuples()
-        },
-    )
+    covered = rows[alone & coverage]
+    headline = f"{share}{high['value']:.0%} of {int(high['comparisons'])} comparisons have at "
+    headline += "least one edit that flips the preference."
+    look: dict[str, Any] = {"row": "who", "group": "among", "panel": "metric", "reference": None}
+    plot = Forest(data=panels, estimate="value", tabs=(), xlabel="share, or distance", **look)
+    notes = [f"{r.value:.0%} of {r.n:,} edits did what was asked." for r in judged.itertuples()]
+    keys = "coverage/" + covered["among"] + "/" + covered["side"]
+    about: dict[str, Any] = {"weight": MINOR, "estimate": COVERAGE.at(high), "notes": tuple(notes)}
+    about["summary"] = dict(zip(keys, covered["value"].tolist(), strict=True))
+    return Result("metrics", table, headline, plot, method, **about)
 
 
 def _smallest_and_largest(explained: Explained) -> list[Result]:
     """The least of each flip that still flips, and the most of each response that can be changed
     without one."""
-    flip = (
-        "A flip needs {after:g} changed tokens (median of {n:,}), of the {before:g} that edits "
-        "made."
-    )
-    hold = (
-        "A response takes {after:g} changed tokens (median of {n:,}) without a flip; single edits "
-        "change {before:g}."
-    )
+    flip = "A flip needs {after:g} changed tokens (median of {n:,}), of the {before:g} that edits "
+    hold = "A response takes {after:g} changed tokens (median of {n:,}) without a flip; single "
     exact = "In {:,} of {:,} flips every choice of the edit's changes was tried."
+    tables = {
+        "smallest_flips": (explained.smallest, "flips", flip + "made."),
+        "largest_holds": (explained.largest, "responses", hold + "edits change {before:g}."),
+    }
     results = []
-    for name, table, of, headline in (
-        ("smallest_flips", explained.smallest, "flips", flip),
-        ("largest_holds", explained.largest, "responses", hold),
-    ):
+    for name, (table, of, headline) in tables.items():
         if table is None or table.empty:
             continue
         n, after = len(table), float(table["tokens"].median())
-        result = Result(
-            name,
-            as_stored(table),
-            headline.format(n=n, before=table["tokens_before"].median(), after=after),
-            method=EDITS,
-            weight=MINOR,
-            estimate=Estimate("changed tokens", after, n, of),
-            notes=(exact.format(table["exact"].sum(), n),) if "exact" in table else (),
-        )
-        results.append(result)
+        headline = headline.format(n=n, before=table["tokens_before"].median(), after=after)
+        about: dict[str, Any] = {"estimate": Estimate("changed tokens", after, n, of)}
+        about["notes"] = (exact.format(table["exact"].sum(), n),) if "exact" in table else ()
+        about |= {"method": EDITS, "weight": MINOR}
+        results.append(Result(name, as_stored(table), headline, **about))
     return results
 
 
@@ -386,23 +313,13 @@ def _agreement(
     low, high = taus.loc[taus["tau"].idxmin()], taus.loc[taus["tau"].idxmax()]
     closest = f"; most alike, {_pair(high, names, ' and ')}: {signed(high['tau'])}"
     headline = f"What moves {_pair(low, names, ' and ')} is ordered with τ = {signed(low['tau'])}"
-    forest = Forest(
-        data=table.assign(pair=[_pair(row, names, " · ") for _, row in table.iterrows()]),
-        row="pair",
-        estimate="tau",
-        group="measure",
-        tabs=("perturber",),
-        xlabel="Kendall's τ-b of attributes",
-    )
-    agreement = Result(
-        "model_agreement",
-        table,
-        headline + (closest if len(taus) > 1 else "") + ".",
-        forest,
-        REASONS,
-        weight_of(1 - low["tau"]) / 2,
-        replace(TAU, low="low", high="high").at(low),
-    )
+    headline += (closest if len(taus) > 1 else "") + "."
+    data = table.assign(pair=[_pair(row, names, " · ") for _, row in table.iterrows()])
+    look: dict[str, Any] = {"group": "measure", "tabs": ("perturber",)}
+    look["xlabel"] = "Kendall's τ-b of attributes"
+    forest = Forest(data=data, row="pair", estimate="tau", **look)
+    weight, estimate = weight_of(1 - low["tau"]) / 2, replace(TAU, low="low", high="high").at(low)
+    agreement = Result("model_agreement", table, headline, forest, REASONS, weight, estimate)
     rankings = []
     for perturber, rows in taus.groupby("perturber", sort=False):
         pair = rows.loc[rows["tau"].idxmin(), ["model_a", "model_b"]]
@@ -413,17 +330,11 @@ def _agreement(
         return [agreement]
     ranking = pd.concat(rankings, ignore_index=True)
     first = ranking.iloc[0]
-    disagreement = Result(
-        "contested",
-        ranking,
-        f"{_pair(first, names, ' and ')} prefer the same response to "
-        f"{literal(first['comparison'], limit=40)}, for the most different reasons (τ = "
-        f"{signed(first['tau'])}).",
-        method=REASONS,
-        weight=weight_of(0.2),
-        estimate=TAU.at(first),
-    )
-    return [agreement, disagreement]
+    headline = f"{_pair(first, names, ' and ')} prefer the same response to "
+    headline += f"{literal(first['comparison'], limit=40)}, for the most different reasons (τ = "
+    headline += f"{signed(first['tau'])})."
+    about: dict[str, Any] = {"weight": weight_of(0.2), "estimate": TAU.at(first)}
+    return [agreement, Result("contested", ranking, headline, method=REASONS, **about)]
 
 
 def _pair(pair: pd.Series, names: Mapping[str, str], between: str) -> str:
@@ -449,50 +360,27 @@ def pair_results(explained: Explained) -> list[Result]:
     [key] = explained.decided
     edits, margin = explained.edits, float(explained.table["margin"].iloc[0])
     first, second = explained.rewards[key]
-    columns = (edits[name] for name in ("attribute", "side", "amount"))
-    edits = edits.assign(
-        liked=[liked(*row) for row in zip(*columns, strict=True)],
-        flips=edits["outcome"] == COUNTERFACTUAL,
-        words=[_n_words(b) - _n_words(a) for a, b in edits[["original", "edited"]].to_numpy()],
-    )
-    table = (
-        edits.groupby(["attribute", "liked"], sort=False)
-        .agg(
-            edits=("change", "size"),
-            flips=("flips", "sum"),
-            change=("change", "mean"),
-            lowest=("new_margin", "min"),
-            words=("words", "mean"),
-        )
-        .reset_index()
-        .sort_values("change", kind="stable", ignore_index=True)
-    )
+    columns = edits[["attribute", "side", "amount"]].itertuples(index=False)
+    words = [_n_words(b) - _n_words(a) for a, b in edits[["original", "edited"]].to_numpy()]
+    edits = edits.assign(flips=edits["outcome"] == COUNTERFACTUAL, words=words)
+    edits["liked"] = [liked(*row) for row in columns]
+    ways: dict[str, Any] = {"edits": ("change", "size"), "flips": ("flips", "sum")}
+    ways |= {"change": ("change", "mean"), "lowest": ("new_margin", "min")}
+    ways["words"] = ("words", "mean")
+    table = edits.groupby(["attribute", "liked"], sort=False).agg(**ways).reset_index()
+    table = table.sort_values("change", kind="stable", ignore_index=True)
     flips, top = int(table["flips"].sum()), table.iloc[0]
-    return [
-        Result(
-            PAIR,
-            table,
-            f"{explained.model} prefers the response given as {GIVEN[int(second > first)]}, by "
-            f"{significant(margin)}; {flips or 'none'} of {len(edits)} edits "
-            f"flip{'s' * (flips == 1)} that.",
-            method=METHOD,
-            weight=2.0,
-            estimate=Estimate("margin", margin, len(edits), "edits"),
-            notes=(
-                f"Rewards: {significant(first)} of chosen, {significant(second)} of rejected. "
-                f"The lowest mean change of the margin is {signed(top['change'])}, by edits "
-                f"against liking {_liking(top)}.",
-            ),
-            summary={
-                "margin": margin,
-                "reward/chosen": first,
-                "reward/rejected": second,
-                "flips": flips,
-            },
-        ),
-        *_smallest_and_largest(explained),
-        *_stored(explained),
-    ]
+    headline = f"{explained.model} prefers the response given as {GIVEN[int(second > first)]}, by "
+    headline += f"{significant(margin)}; {flips or 'none'} of {len(edits)} edits "
+    headline += f"flip{'s' * (flips == 1)} that."
+    note = f"Rewards: {significant(first)} of chosen, {significant(second)} of rejected. The "
+    note += f"lowest mean change of the margin is {signed(top['change'])}, by edits against liking "
+    note += f"{_liking(top)}."
+    summary = {"margin": margin, "flips": flips, "reward/chosen": first, "reward/rejected": second}
+    about: dict[str, Any] = {"method": METHOD, "weight": 2.0, "notes": (note,), "summary": summary}
+    about["estimate"] = Estimate("margin", margin, len(edits), "edits")
+    result = Result(PAIR, table, headline, **about)
+    return [result, *_smallest_and_largest(explained), *_stored(explained)]
 
 
 def _n_words(text: str) -> int:
@@ -510,14 +398,11 @@ def smallest_edits(explained: Explained, *, n: int = MAX_SMALLEST) -> pd.DataFra
     rows = flips.sort_values(["tokens", "new_margin"], kind="stable")
     rows = rows.drop_duplicates(["response", "smallest"]).head(n)
     keys = zip(rows["comparison"], rows["response"], strict=True)
-    return rows.assign(
-        edited=rows["smallest"],
-        status="changed",
-        note=[f"smallest of the edits: {t} token{'s' * (t != 1)}" for t in rows["tokens"]],
-        reward=[explained.rewards[key][response] for key, response in keys],
-        change_in_sd=(rows["new_margin"] - rows["margin"]) / explained.reward_sd,
-        outcome=COUNTERFACTUAL,
-    )
+    notes = [f"smallest of the edits: {t} token{'s' * (t != 1)}" for t in rows["tokens"]]
+    change = (rows["new_margin"] - rows["margin"]) / explained.reward_sd
+    reward = [explained.rewards[key][response] for key, response in keys]
+    rows = rows.assign(status="changed", note=notes, edited=rows["smallest"], reward=reward)
+    return rows.assign(change_in_sd=change, outcome=COUNTERFACTUAL)
 
 
 def as_stored(table: pd.DataFrame) -> pd.DataFrame:

@@ -167,18 +167,9 @@ def _shrink(original: str, edited: str, *, tie: float, exact_hunks: int) -> Sear
     left = tuple(range(len(hunks)))
     if flips:
         left = yield from (_smallest if exact else _reverted)(original, hunks, margins, tie)
-    text = apply(original, hunks, left)
-    return Shrunk(
-        smallest=text,
-        hunks=len(hunks),
-        kept=len(left),
-        tokens=sum(hunks[number].tokens for number in left),
-        tokens_before=sum(hunk.tokens for hunk in hunks),
-        new_margin=margins[text],
-        queries=len(margins),
-        exact=flips and exact,
-        minimal=flips,
-    )
+    text, tokens = apply(original, hunks, left), [hunk.tokens for hunk in hunks]
+    sizes = (len(hunks), len(left), sum(tokens[number] for number in left), sum(tokens))
+    return Shrunk(text, *sizes, margins[text], len(margins), exact=flips and exact, minimal=flips)
 
 
 def _smallest(
@@ -287,14 +278,7 @@ def _grow(
             left, turn, lost = before + after, len(before), 0
         else:
             turn, lost = turn + 1, lost + 1
-    tokens_before = sum(hunk.tokens for hunk in first)
-    return Grown(
-        largest=text,
-        tokens=tokens_before + sum(hunk.tokens for hunk in added),
-        tokens_before=tokens_before,
-        added=len(added),
-        attributes=", ".join(sorted({sources[hunk] for hunk in added})),
-        new_margin=margins[text],
-        queries=len(margins),
-        maximal=holds,
-    )
+    edit, more = (sum(hunk.tokens for hunk in part) for part in (first, added))
+    attributes = ", ".join(sorted({sources[hunk] for hunk in added}))
+    sizes = (edit + more, edit, len(added))
+    return Grown(text, *sizes, attributes, margins[text], len(margins), maximal=holds)
