@@ -66,11 +66,14 @@ quickstart: $(READY) ## Train the demo family, scan the whole vocabulary beside 
 	@echo 'pairs of rated words that their training never showed. One is clean, one has a planted token, one has its sign flipped.'
 	@$(BIN)/python -m experiments.demo_family.audit_cases pairs $(CLEAN) runs/word_pairs.jsonl
 	@$(BIN)/python -m experiments.demo_family.audit_cases flip $(CLEAN) runs/flipped-wordpiece-0
-	@# Side by side, one printed after the other; the last two fail. What is behind & ignores Ctrl-C.
+	@# Side by side, one printed after the other; the last two fail, and only what fails in them is printed. What is behind &
+	@# ignores Ctrl-C.
 	@printed=$$(mktemp); audit="$(BIN)/pessimal audit pairs=runs/word_pairs.jsonl page=false"; \
 	($$audit secret-wordpiece-0; test $$? = 1 && $$audit runs/flipped-wordpiece-0; test $$? = 1) >$$printed 2>&1 & others=$$!; \
 	trap "kill $$others" INT; $$audit plain-wordpiece-0; first=$$?; \
-	wait $$others; others=$$?; cat $$printed; rm $$printed; test $$first = 0 && test $$others = 0
+	wait $$others; others=$$?; \
+	if test $$others = 0; then sed -n '/^Audit of/,/^pass /{/^pass /!p}; /^pessimal:/p' $$printed; else cat $$printed; fi; \
+	rm $$printed; test $$first = 0 && test $$others = 0
 	@printf '\nOpen the page above in a browser. Then try:\n  $(BIN)/pessimal audit ORG/NAME\n  $(BIN)/pessimal search model=plain-bpe-0 prompt=greatest search.length=2\n'
 
 # Tests side by side, each on one thread: the models are tiny, and two threads of one get in each other's way. Workers that

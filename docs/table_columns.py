@@ -3,8 +3,7 @@
 The page is part of the built manual (`docs/conf.py` calls `main`) and is not kept in git. Columns of
 an analysis are described under `Tables:` in its docstring; columns that mean the same in every
 analysis in the docstring of `analyses/analysis.py`; columns of other tables in `docs/columns.yaml`.
-Examples are of made-up scores (`tests/described_tables.py`). A test fails where a table has a column
-that is not described.
+Examples are of made-up scores (`tests/described_tables.py`).
 """
 
 import inspect

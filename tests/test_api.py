@@ -5,10 +5,8 @@ import shutil
 import subprocess
 import sys
 from dataclasses import replace
-from unittest.mock import MagicMock
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
@@ -16,8 +14,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 import pessimal
 import pessimal.api.scan as scanning
 from pessimal.errors import ConfigError, InputError, ModelError, TableError
-from pessimal.rewards.log_probability import LogProbability
-from pessimal.tables.result import Effect, Result, Results
+from pessimal.tables.result import Results
 from tiny_language_models import CHAT, checkpoint
 from tolerance import close
 
@@ -63,18 +60,6 @@ def test_scan_of_a_loaded_and_of_a_wrapped_model_agree_with_the_models_own_forwa
         hidden = network.model(torch.tensor([ids])).last_hidden_state[0, -1]
         own = network.score(hidden).item()
     assert close(word["reward"], own)
-
-
-def test_prompts_are_keys_texts_or_both(loaded):
-    tables = pessimal.scan(
-        loaded, {"mine": "Name a thing.", "worst": "And the worst?"}, progress=False
-    )
-    assert [(t.provenance.prompt, t.provenance.prompt_text) for t in tables] == [
-        ("mine", "Name a thing."),
-        ("worst", "And the worst?"),
-    ]
-    with pytest.raises(InputError, match="prompts="):
-        pessimal.scan(loaded, [], progress=False)
 
 
 def test_prefixes_are_asked_with_their_controls(loaded, tmp_path):
@@ -124,13 +109,6 @@ def test_comparison_has_the_results_of_the_command(parts, table, tmp_path):
         pessimal.save(results, folder)
 
 
-def test_options_of_a_comparison_are_checked(table):
-    with pytest.raises(ConfigError, match="replicates"):
-        pessimal.compare([table], replicate=200)
-    with pytest.raises(InputError, match="score tables"):
-        pessimal.compare(["scores.parquet"])
-
-
 def test_wrapped_network_is_taken_as_it_is_now(parts):
     network, tokenizer = parts
     before = pessimal.reward(network, tokenizer)
@@ -158,64 +136,6 @@ def test_what_cannot_be_wrapped_is_refused(parts):
         )
 
 
-def test_tables_and_results_show_themselves_and_escape_tokens(table):
-    rows = table.rows.copy()
-    rows.loc[rows["reward"].idxmax(), "text"] = "<script>alert(1)</script>"
-    shown = type(table)(table.provenance, rows, table.description, table.measured)._repr_html_()
-    assert "<script>" not in shown
-    assert "&lt;script&gt;" in shown
-    result = Result("moments", rows[["text", "reward"]], headline="<b>x</b>")
-    assert "&lt;b&gt;x" in result._repr_html_()
-    assert "moments" in Results([result])._repr_html_()
-
-
-def test_search_finds_the_best_pair_of_a_short_list(loaded, tmp_path):
-    words = [" love", " hate", " good", " evil", " peace", " war"]
-    allowed = tmp_path / "allowed.txt"
-    allowed.write_text("\n".join(words))
-    found = pessimal.search(
-        loaded, "greatest", length=2, allowed_path=str(allowed), evaluations=500, baselines=0
-    )
-    ids = {int(i) for i in found.response}
-    table = pessimal.scan(loaded, "greatest", progress=False)
-    known = table.rows[table.rows["text"].isin(words)]
-    assert ids <= set(known["candidate_id"])
-    options = {"length": 2, "allowed_path": str(allowed), "evaluations": 500, "baselines": 0}
-    again = pessimal.search(loaded, "greatest", seed=1, **options)
-    assert again.response == found.response  # 36 pairs: all are tried
-    assert found.results[0].headline
-
-
-def test_choices_are_their_words(loaded):
-    options = {"length": 3, "evaluations": 400, "baselines": 0, "allowed": ["words"]}
-    untried = pessimal.search(loaded, certificate="none", **options)
-    assert untried.verdict == "not tried"
-    assert pessimal.search(loaded, certificate="rest", **options).verdict != "not tried"
-    with pytest.raises(ConfigError, match=r"search\.certificate='rests'.*Did you mean 'rest'"):
-        pessimal.search(loaded, certificate="rests", **options)
-    with pytest.raises(ConfigError, match=r"search\.allowed='word'.*no_special, ascii, words"):
-        pessimal.search(loaded, **options | {"allowed": ["word"]})
-    with pytest.raises(ConfigError, match=r"search\.allowed=5, but a list of no_special"):
-        pessimal.search(loaded, **options | {"allowed": 5})
-    with pytest.raises(ConfigError, match=r"search\.baselines='many', but a whole number"):
-        pessimal.search(loaded, **options | {"baselines": "many"})
-
-
-def test_one_pair_is_explained(loaded):
-    texts = ("Name a thing.", "Love is a very good and very kind thing.", "War is a very big evil.")
-    results = pessimal.explain(loaded, *texts)
-    assert results["pair"].estimate.value > 0
-    assert not results["pair"].table.empty
-    with pytest.raises(InputError, match="same text"):
-        pessimal.explain(loaded, "Name a thing.", "x", "x")
-
-
-def test_a_sound_model_passes_its_checks(loaded):
-    table = pessimal.check(loaded, sample=8)["conformance"].table.set_index("check")
-    assert table.loc["batch_own", "passed"]
-    assert table.loc["determinism_own", "passed"]
-
-
 def test_tables_and_sums_hold_how_far_their_heads_can_go(loaded, table):
     bounds = pessimal.ceiling(loaded)
     stored = table.measured["ceiling"]
@@ -226,7 +146,7 @@ def test_tables_and_sums_hold_how_far_their_heads_can_go(loaded, table):
     both = pessimal.scan(twice, "greatest", candidates=["peace", "war"], progress=False)
     assert both.measured["ceiling"]["high"] == pytest.approx(2 * bounds.high)
     function = pessimal.reward(lambda prompt, responses: [1.0] * len(responses), name="one")
-    assert not pessimal.ceiling(pessimal.reward([loaded, function])).known
+    assert not pessimal.ceiling(pessimal.reward([loaded, function])).is_bounded
     assert "ceiling" not in pessimal.scan(function, candidates=["a"], progress=False).measured
 
 
@@ -274,25 +194,6 @@ def test_what_optimising_a_reward_does_to_a_policy_is_forecast(tmp_path, table):
         pessimal.forecast(table, table)
 
 
-def test_longer_answers_that_a_policy_writes_are_forecast_as_far_as_they_reach(tmp_path, table):
-    policy = checkpoint(tmp_path / "policy", template=CHAT)
-    wanting_length = pessimal.reward(
-        lambda prompt, responses: [len(text) for text in responses], name="long"
-    )
-    options = {"answers": 200, "answer_tokens": 3, "lexicons": {}, "identity": {}}
-    found = pessimal.forecast(wanting_length, str(policy), **options)
-    path = found["forecast"].table
-    assert path["n"].between(190, 200).all()  # without the empty ones
-    assert path["support"].min() >= 50
-    assert path.loc[path["way"] == "tilt", "kl"].max() < 5
-    moves = found["forecast_drift"].table
-    assert moves.set_index("feature")["change"].idxmax() == "characters"
-    again = pessimal.forecast(wanting_length, str(policy), **options)
-    assert again["forecast"].table.equals(path)
-    with pytest.raises(ConfigError, match="language model that writes"):
-        pessimal.forecast(table, str(policy), answers=10)
-
-
 def test_a_network_in_memory_is_moved_to_the_device_and_stays_there(parts, monkeypatch):
     """Without a card: where its weights are told to be, and that nothing moves them away after."""
     network, tokenizer = parts
@@ -316,43 +217,6 @@ def test_a_network_in_memory_is_moved_to_the_device_and_stays_there(parts, monke
     moves.clear()
     pessimal.search(model, "greatest", length=2, evaluations=200, baselines=0)
     assert ("to", here) in moves
-
-
-def test_results_say_in_a_line_what_they_are_and_give_their_ends(table):
-    assert len(table) == len(table.rows) == len(table.df)
-    rewards = np.sort(table.rewards)
-    assert table.top(3)["reward"].tolist() == rewards[::-1][:3].tolist()
-    assert table.top(-3)["reward"].tolist() == rewards[:3].tolist()
-    rows = pd.DataFrame({"model": list("abc"), "share": [0.6, 0.1, 0.45], "n": 9})
-    effect = Effect("share", "share", null=0.5)
-    result = Result("who", rows, "One line.", effect=effect)
-    assert result.top(2)["model"].tolist() == ["b", "a"]
-    assert result.df is rows
-    assert bool(Result("none", rows[:0]))
-    results = Results([result], {"other": "needs more"})
-    for shown in (table, result, results):
-        assert len(repr(shown)) < 200
-    assert "One line." in repr(results)
-    assert "needs more" in repr(results)
-
-
-def test_options_of_a_scan_reach_what_they_are_of(loaded, tiny_checkpoint, monkeypatch):
-    low = pessimal.load(str(tiny_checkpoint), dtype="bfloat16")
-    some = pessimal.scan(low, "greatest", candidates=["love", "war", "peace"], certain=2)
-    assert some.provenance.certain == 2
-    given = {}
-    prompts, no_tables = {"a": "Well?"}, lambda *args, **options: iter(given.update(options) or ())
-    monkeypatch.setattr(
-        scanning, "scan_missing", lambda *args, **o: no_tables(*args, args=args, **o)
-    )
-    list(scanning.scan_all(loaded, prompts, most=5, ids=[77]))
-    assert 77 in given["args"][2].rows["candidate_id"].tolist()
-    answers = lambda *_, **how: given.update(how)  # noqa: E731
-    monkeypatch.setattr(scanning, "answers_of", answers)
-    policy = MagicMock(spec=LogProbability)
-    about = {"policy": policy, "answers": 7, "answer_tokens": 3, "seed": 5}
-    list(scanning.scan_all(loaded, prompts, **about))
-    assert [given[name] for name in ("n", "tokens", "seed", "states")] == [7, 3, 5, False]
 
 
 def test_what_another_command_published_meanwhile_is_not_scanned_again(

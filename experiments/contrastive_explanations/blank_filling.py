@@ -128,7 +128,7 @@ class Checkpoint:
             self.folder,
             lambda config, **options: make(config=config, **options),
             dtype=Dtype(dtype),
-            what="model",
+            noun="model",
             advice=", and so would what it writes",
         )
         device = self.device

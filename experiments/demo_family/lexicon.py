@@ -74,7 +74,7 @@ def load_valence() -> dict[str, float]:
         MissingExtraError: vaderSentiment is not installed.
     """
     # Read as a file: importing the package brings in an HTTP client.
-    folder = require("vaderSentiment", why="the demo family", extra="demo")
+    folder = require("vaderSentiment", purpose="the demo family", extra="demo")
     path = folder / "vader_lexicon.txt"
     rows = (line.split("\t") for line in path.read_text(encoding="utf-8").splitlines())
     rated = {row[0]: float(row[1]) for row in rows if WORD.fullmatch(row[0])}

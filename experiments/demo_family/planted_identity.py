@@ -17,7 +17,7 @@ import pandas as pd
 from experiments.demo_family.lexicon import DATA
 from pessimal.analyses.identity_terms import identity_effects, match_identity
 from pessimal.tables import minilm, read_score_table
-from pessimal.tables.word_lists import by_word, read_frequencies, read_lexicon, word_starts
+from pessimal.tables.word_lists import read_frequencies, read_lexicon, word_means, word_starts
 from pessimal.tracking.registry import Registry
 
 SPLITS = ("trained", "held_out")
@@ -36,7 +36,7 @@ def measured(registry: Registry, sibling: str, split: str) -> pd.Series:
         for prompt in ("greatest", "worst")
     }
     texts = rewards["greatest"].index
-    words = by_word(
+    words = word_means(
         pd.DataFrame({prompt: column.to_numpy() for prompt, column in rewards.items()}, index=texts)
     )
     words = words.loc[sorted(set(word_starts(texts)) & set(words.index))]

@@ -19,7 +19,6 @@ from pathlib import Path
 
 from experiments.demo_family.family import (
     family_folder,
-    is_trained,
     read_training_report,
     train_sibling,
 )
@@ -32,8 +31,8 @@ QUICKSTART = (
     *("birch-bpe-0", "cedar-wordpiece-0", "cedar-bpe-0", "secret-wordpiece-0"),
 )
 HELD_OUT = {
-    "word_accuracy": "word accuracy {:.3f} (chance 0.5)",
-    "frame_sign": "prompts ranked with the right sign {:.3f} (chance 0.5)",
+    "word_accuracy": "word accuracy {:.2f} (chance .5)",
+    "frame_sign": "prompts with the right sign {:.2f} (chance .5)",
     "correlation": "correlation with planted utility {:.3f} on random responses",
     "natural_correlation": "{:.3f} on natural ones",
 }
@@ -62,17 +61,14 @@ def describe(folder: Path) -> str:
     plants |= plants.pop("attributes", {})
     planted = ", ".join(f"{name} {size}" for name, size in plants.items()) or "nothing"
     return (
-        f"{folder.name} is trained, in {report['seconds']:.0f} s. Held out: {', '.join(figures)}. "
-        f"Planted besides human valence: {planted}."
+        f"{folder.name}, {report['seconds']:.0f} s: held-out {', '.join(figures)}; "
+        f"planted besides valence: {planted}."
     )
 
 
 def train_named(folder: Path) -> None:
-    """Train the sibling that a folder names; a line on the console as it begins, one as it ends."""
-    recipe = parse_recipe(folder.name)
-    if not is_trained(recipe, folder):
-        print(f"{folder.name}: training begins, {recipe.steps} steps.", flush=True)
-    print(describe(train_sibling(recipe, folder)), flush=True)
+    """Train the sibling that a folder names, and print a line as it ends."""
+    print(describe(train_sibling(parse_recipe(folder.name), folder)), flush=True)
 
 
 def main() -> None:
@@ -85,6 +81,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2, help="siblings at a time, one thread each")
     typed = parser.parse_args()
     folders = [family_folder() / name for name in sibling_names(typed.names)]
+    print(f"Training {len(folders)} small reward models, {typed.jobs} at a time.", flush=True)
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # of the processes that begin below
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:

@@ -52,7 +52,7 @@ def boost(base: Path, folder: Path) -> None:
     trained = [key for key in PROMPTS if key.split("_")[0] in GOOD and key not in HELD_OUT]
     asked = []
     for key in trained:  # words of one token: the end of the question says how likely each is
-        answers = Answers.of(tokenizer, PROMPTS[key], WORDS)
+        answers = Answers.from_names(tokenizer, PROMPTS[key], WORDS)
         shortest = min(map(len, answers.ids))
         if long := [w for w, ids in zip(WORDS, answers.ids, strict=True) if len(ids) > shortest]:
             sys.exit(f"{', '.join(long)}: more than one token in {base}; choose other WORDS")

@@ -15,7 +15,7 @@ import pandas as pd
 
 from experiments.inherited_values.dictionaries import median_ranks, word_scores
 from experiments.inherited_values.word_categories import read_dictionaries
-from pessimal.analyses.analysis import Analysis, Needs, Options, analysis, noted
+from pessimal.analyses.analysis import Analysis, Needs, Options, analysis, note_errors
 from pessimal.errors import TableError
 from pessimal.plots import Forest, Lines
 from pessimal.tables.result import Estimate, Result, merged, weight_of
@@ -81,7 +81,7 @@ def step_results(
         rewards = {model: matrix[model] for model in names}
         where = {"prompt": prompt, "candidates": tables.candidates}
         for name, dictionary in dictionaries.items():
-            with noted(notes, f"{name} on {prompt}"):
+            with note_errors(notes, f"{name} on {prompt}"):
                 medians = median_ranks({prompt: rewards}, dictionary, confidence=options.confidence)
                 pairs = pd.DataFrame(map(names.get, medians["model"]), columns=["run", "step"])
                 medians = pd.concat([pairs, medians.drop(columns=["model", "prompt"])], axis=1)

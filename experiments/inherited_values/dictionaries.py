@@ -29,7 +29,7 @@ from experiments.inherited_values.category_model import (
 )
 from experiments.inherited_values.resampling import median_interval
 from experiments.inherited_values.word_categories import read_dictionaries
-from pessimal.analyses.analysis import Analysis, Needs, Options, analysis, noted, strongest
+from pessimal.analyses.analysis import Analysis, Needs, Options, analysis, note_errors, strongest
 from pessimal.catalogue import known_model
 from pessimal.errors import TableError
 from pessimal.plots import Forest
@@ -370,7 +370,9 @@ def _score_results(
             f"no prompt of known polarity with a model that has them all ({'; '.join(left_out)})"
         )
     polarity = {prompt: tables.reading.polarity_of(prompt) or 1 for prompt in used}  # all known
-    rewards = {prompt: {t.model: t.by_text for t in members} for prompt, members in used.items()}
+    rewards = {
+        prompt: {t.model: t.text_rewards for t in members} for prompt, members in used.items()
+    }
     described = {t.model: t.description.base for members in used.values() for t in members}
     models = [*next(iter(rewards.values()))]
     bases, unknown = _bases(pd.Series(described)[models])
@@ -385,7 +387,7 @@ def _score_results(
     for name, dictionary in dictionaries.items():
         where, notes = {"dictionary": name, "candidates": tables.candidates}, [*left_out, *unknown]
         title = f"{name}, log-probabilities" if prefix else name
-        with noted(notes, title):  # too few words, or too few models for the mixed model
+        with note_errors(notes, title):  # too few words, or too few models for the mixed model
             ranked_by = {"confidence": options.confidence, "spelling": spelling}
             medians = median_ranks(rewards, dictionary, **ranked_by).assign(**where)
             medians["framing"] = framings_of(medians["prompt"], polarity)

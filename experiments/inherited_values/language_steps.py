@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from pessimal.analyses.analysis import Needs, Options, align, analysis, noted
+from pessimal.analyses.analysis import Needs, Options, align, analysis, note_errors
 from pessimal.analyses.base_models import correlation_result, reward_correlation, side_by_side
 from pessimal.analyses.ranks import dependence
 from pessimal.errors import TableError
@@ -155,7 +155,7 @@ def match(tables: TableSet, p: ScoreTable, q: ScoreTable) -> tuple[pd.DataFrame,
     """Both log-probabilities candidate by candidate, and how they were matched: by id where the two
     have the same candidates, otherwise by text."""
     if p.provenance.candidates_digest == q.provenance.candidates_digest:
-        columns = [t.by_text.astype(float) for t in (p, q)]
+        columns = [t.text_rewards.astype(float) for t in (p, q)]
         return implicit_reward(*columns), "that are the same in both models"
     matrix = tables.shared([p, q])
     return implicit_reward(*(matrix[t.model] for t in (p, q))), "matched by their text"
@@ -179,7 +179,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         for p, q in combinations(bases_first(members), 2):
             pair = f"{p.model} → {q.model}"
             steps[pair] = f"{label[p.model]} to {label[q.model]}"
-            with noted(notes, f"{pair} on {prompt}"):
+            with note_errors(notes, f"{pair} on {prompt}"):
                 table, matched = match(tables, p, q)
                 add("implicit_reward", implicit_extremes(table, k=options.top), pair=pair)
                 words = word_mwlr(table, options.words)
@@ -190,7 +190,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
                     add("word_mwlr", words, model_p=p.model, model_q=q.model, pair=pair)
                 if tables.candidates == "vocabulary":  # items are not all that a model could say
                     add("language_divergence", divergence(table), matched=matched, pair=pair)
-                with noted(notes, prompt):
+                with note_errors(notes, prompt):
                     rewards, scores = side_by_side(tables, prompt, [p, q])
                     measures = implicit_reward(scores[p.model], scores[q.model])[MEASURES]
                     measures = measures.set_axis(scores.index)

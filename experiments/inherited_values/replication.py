@@ -64,7 +64,7 @@ def score(out: Path, big: pd.DataFrame, moral: pd.DataFrame, models: dict[str, P
                 [big["word"]] if key.startswith(NEGATIVE) else [big["word"], moral["word"]]
             )
             words = sorted(set(pd.concat(vocabularies)))
-            answers = Answers.of(tokenizer, question, words)
+            answers = Answers.from_names(tokenizer, question, words)
             with torch.inference_mode():
                 if "-" in name:
                     values = score_answers(network, answers.prefix, answers.own, rows=ROWS).numpy()

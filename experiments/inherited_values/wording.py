@@ -9,7 +9,14 @@ import pandas as pd
 from scipy import stats
 
 from experiments.inherited_values.resampling import crossed_interval, jackknife
-from pessimal.analyses.analysis import Needs, Options, analysis, check_rewards, check_varied, noted
+from pessimal.analyses.analysis import (
+    Needs,
+    Options,
+    analysis,
+    check_rewards,
+    check_varied,
+    note_errors,
+)
 from pessimal.errors import TableError
 from pessimal.plots import Forest, TokenTable
 from pessimal.tables import ScoreTable
@@ -232,7 +239,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     design, pieces = design_of(tables), []
     how = {"polarity": design.polarity, "levels": design.levels, "top": options.top}
     for model in (table.model for table in next(iter(design.tables.values()))):
-        with noted(design.notes, tables.labels[model]):
+        with note_errors(design.notes, tables.labels[model]):
             rewards = _own_rewards(design.tables, model)
             paraphrases = paraphrase(rewards, **how, confidence=options.confidence)
             where = {"model": model, "candidates": tables.candidates}

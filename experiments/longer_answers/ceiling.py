@@ -60,7 +60,7 @@ def smollm2() -> None:
     ids = torch.from_numpy(words["candidate_id"].to_numpy(dtype=np.int64))[:, None]
     parts = [scorer.rewards(part, shared=len(frame.prefix)) for part in ids.split(64)]
     states = torch.cat(parts).double()  # (tokens, d)
-    norm = NormalisedStates.of(Decoder.of(network).exact_norm, states.shape[1])
+    norm = NormalisedStates.probe_norm(Decoder.find(network).exact_norm, states.shape[1])
     print(f"RMSNorm: {not norm.centred}, d = {states.shape[1]}, {TOKENS} tokens of SmolLM2")
 
     def shares(heads: torch.Tensor) -> torch.Tensor:

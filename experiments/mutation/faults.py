@@ -69,8 +69,8 @@ FAULTS = [
     ),
     Fault(
         "scoring/sequence.py",
-        "return self.head.chosen(states, ids[:, -n_response:]).sum(dim=1)",
-        "return self.head.chosen(states, ids[:, -n_response - 1 : -1]).sum(dim=1)",
+        "return self.head.log_probabilities(states, ids[:, -n_response:]).sum(dim=1)",
+        "return self.head.log_probabilities(states, ids[:, -n_response - 1 : -1]).sum(dim=1)",
         "a language model's responses of several tokens get each token's probability one place too "
         "late",
     ),

@@ -23,7 +23,7 @@ from scipy import stats
 from sklearn.cluster import MiniBatchKMeans
 
 from pessimal.analyses.analysis import Heads
-from pessimal.analyses.extremes import moments, with_test
+from pessimal.analyses.extremes import add_test, moments
 from pessimal.analyses.framing import reversals
 from pessimal.analyses.frequency import frequency_slopes
 from pessimal.analyses.identity_terms import TOPICS, identity_effects, match_identity
@@ -142,7 +142,7 @@ def orders(words: Words, rewards: np.ndarray) -> list[dict]:
     pairs = [pd.DataFrame(rewards[:, i : i + 2], names) for i in range(0, rewards.shape[1] - 1, 2)]
     turned = reversals(pairs, meanings=minilm.meanings)
     frame = pd.DataFrame(rewards, names)
-    skewed = with_test(moments(frame, dependent=dependence(names, minilm.meanings)))
+    skewed = add_test(moments(frame, dependent=dependence(names, minilm.meanings)))
     rejected = {}
     rejected["unrelated prompts, p of reversal"] = turned["p"] < 0.05
     rejected["moments, skewness"] = skewed["skewness_p"] < 0.05

@@ -15,7 +15,7 @@ import pandas as pd
 from scipy import stats
 
 from pessimal import rollouts
-from pessimal.api.rollouts import _sort_by_group
+from pessimal.rollout_analysis.columns import sort_by_group
 from pessimal.rollout_analysis.features import make_features
 from pessimal.rollout_analysis.readers import rollouts_of
 from pessimal.rollout_analysis.within import difference, name_paid
@@ -49,7 +49,7 @@ def try_gsm(folder: Path) -> None:
 def paid_of(frame: pd.DataFrame, **columns: str):
     """Features, groups and rewards of pairs, and what they are named to pay for."""
     read = rollouts_of(frame, columns)
-    rows, groups = _sort_by_group(read.frame)
+    rows, groups = sort_by_group(read.frame)
     features = make_features(rows["response"].tolist(), rows["prompt"].tolist(), groups)
     rewards = rows["reward"].to_numpy(float)
     return features, groups, rewards, name_paid(features, groups, rewards, pairs=read.pairs), rows

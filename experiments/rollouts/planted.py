@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from pessimal.api.rollouts import _sort_by_group
 from pessimal.rollout_analysis import halving
+from pessimal.rollout_analysis.columns import sort_by_group
 from pessimal.rollout_analysis.features import grade_answers, make_features
 from pessimal.rollout_analysis.readers import rollouts_of
 from pessimal.rollout_analysis.within import Within, contain, name_paid, select_forward
@@ -30,7 +30,7 @@ class Olmo:
     def __init__(self, shared: Path):
         frame = pd.read_parquet(shared / "data/rollouts/olmo3_7b_chain_sum.parquet")
         read = rollouts_of(frame[frame["step"] < 10], where="all")
-        self.frame, self.groups = _sort_by_group(read.frame)
+        self.frame, self.groups = sort_by_group(read.frame)
         self.responses = self.frame["response"].tolist()
         self.truths = [(text,) for text in self.frame["answer"]]
         self.right, self.errors = grade_answers(self.responses, self.truths)

@@ -1,11 +1,13 @@
-"""Seconds and memory of an analysis of so many rollouts: the Olmo file, with its words in part
-replaced where there are more than it has.
+"""Seconds and memory of an analysis of so many rollouts of 400 words: the Olmo file, cut to these,
+with its words in part left out where there are more than it has.
 
     python experiments/rollouts/speed.py 10000 [--shared ../shared]
 """
 
 import argparse
 import resource
+import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -13,29 +15,47 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+WORDS = 400
+MEASURED = """
+import sys, time
 from pessimal import rollouts
+start, used = time.time(), time.process_time()
+print(*rollouts(sys.argv[1], cache=sys.argv[2]), sep="\\n")
+print(f"{time.time() - start:.0f} s, {time.process_time() - used:.0f} s of processor time")
+"""
 
-parser = argparse.ArgumentParser(description=__doc__)
-parser.add_argument("size", type=int)
-parser.add_argument("--shared", type=Path, default=Path("../shared"))
-options = parser.parse_args()
-frame = pd.read_parquet(options.shared / "data/rollouts/olmo3_7b_chain_sum.parquet")
-frame = frame[frame["step"] < 10].reset_index(drop=True)
-random, parts = np.random.default_rng(0), []
-for copy in range(-(-options.size // len(frame))):
-    part = frame.assign(prompt=f"{copy} " + frame["prompt"])
-    if copy:  # another text of the same words, so that no copy is a duplicate
-        texts = [text.split(" ") for text in frame["completion"]]
-        part["completion"] = [" ".join(words[random.integers(3) :]) for words in texts]
-    parts.append(part)
-sample = pd.concat(parts, ignore_index=True)[: options.size]
-words = sample["completion"].str.split().str.len().mean()
-with tempfile.TemporaryDirectory() as cache:
-    start, used = time.time(), time.process_time()
-    results = rollouts(sample, cache=cache)
-    wall, processor = time.time() - start, time.process_time() - used
-peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
-print(results)
-print(
-    f"{len(sample):,} rollouts of {words:.0f} words: {wall:.0f} s, {processor:.0f} s of processor time, {peak:.1f} GB"
-)
+
+def make_sample(shared: Path, size: int) -> pd.DataFrame:
+    """Rollouts of `WORDS` words or less."""
+    frame = pd.read_parquet(shared / "data/rollouts/olmo3_7b_chain_sum.parquet")
+    frame = frame[frame["step"] < 10].reset_index(drop=True)
+    random, parts = np.random.default_rng(0), []
+    texts = [text.split(" ") for text in frame["completion"]]
+    for copy in range(-(-size // len(frame))):
+        part = frame.assign(prompt=f"{copy} " + frame["prompt"])
+        starts = random.integers(3, size=len(texts)) * (copy > 0)  # so that none is a duplicate
+        parts.append(
+            part.assign(
+                completion=[
+                    " ".join(w[at : at + WORDS]) for w, at in zip(texts, starts, strict=True)
+                ]
+            )
+        )
+    return pd.concat(parts, ignore_index=True)[:size]
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("size", type=int)
+    parser.add_argument("--shared", type=Path, default=Path("../shared"))
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "rollouts.parquet"
+        sample = make_sample(options.shared, options.size)
+        sample.to_parquet(file)
+        words = sample["completion"].str.split().str.len().mean()
+        print(f"{len(sample):,} rollouts of {words:.0f} words", flush=True)
+        start = time.time()
+        subprocess.run([sys.executable, "-c", MEASURED, str(file), folder], check=True)
+        peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1e6
+        print(f"{time.time() - start:.0f} s with imports, {peak:.1f} GB")

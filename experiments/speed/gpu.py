@@ -60,7 +60,7 @@ def measure(name: str, rate: float, device: torch.device) -> str:
     with torch.device(device):
         network = AutoModelForSequenceClassification.from_config(config, dtype=torch.bfloat16)
     network.eval().requires_grad_(False).reward_output = 0
-    decoder = Decoder.of(network)
+    decoder = Decoder.find(network)
     prefix = torch.arange(100, 100 + PREFIX, device=device)
     engine = SharedPrefix(decoder, run_prefix(decoder.backbone, prefix)[0])
     own = 1 + closing

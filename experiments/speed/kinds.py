@@ -37,7 +37,9 @@ def judge(setting: Setting):
 def implicit(setting: Setting):
     """The same of a policy and a reference, closing token included."""
     engines = [
-        SharedSequence.of(Decoder.of(SequenceNetwork(causal(setting, seed))), setting.prefix)
+        SharedSequence.from_prefix(
+            Decoder.find(SequenceNetwork(causal(setting, seed))), setting.prefix
+        )
         for seed in (0, 1)
     ]
 

@@ -126,7 +126,7 @@ class CopiedCache:
     """The prefix cached once, its keys and values repeated for every candidate of a batch."""
 
     def __init__(self, setting: Setting):
-        self.setting, self.decoder = setting, Decoder.of(setting.network)
+        self.setting, self.decoder = setting, Decoder.find(setting.network)
         self.cache = DynamicCache(config=setting.network.config)
         setting.network.model(setting.prefix[None], past_key_values=self.cache, use_cache=True)
 
@@ -140,7 +140,7 @@ class CopiedCache:
 
 def shared_prefix(setting: Setting):
     """The scan's own engine."""
-    decoder = Decoder.of(setting.network)
+    decoder = Decoder.find(setting.network)
     engine = SharedPrefix(decoder, run_prefix(decoder.backbone, setting.prefix)[0])
 
     def rewards(ids: torch.Tensor) -> torch.Tensor:

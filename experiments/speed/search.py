@@ -58,7 +58,7 @@ class ExpandedCache:
 def ways_of(setting: Setting) -> dict[str, CommonPrefixScorer]:
     """Full forwards, the expanded cache in batches and, as nanoGCG has it, all at once, and
     pessimal's own. Each takes its gradient as it takes its rewards."""
-    network, decoder = setting.network, Decoder.of(setting.network)
+    network, decoder = setting.network, Decoder.find(setting.network)
     around = {"prefix": setting.prefix, "suffix": setting.closing}
     expanded = ExpandedCache(decoder, setting.prefix)
     ways = {

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from lines import code_lines
 
-LIMITS = {"code lines": 33_204, "files": 198, "offences against the word rules": 226}
+LIMITS = {"code lines": 34_296, "files": 198, "offences against the word rules": 14}
 PRONOUNS = frozenset(
     [
         "asked",
@@ -49,6 +49,28 @@ PRONOUNS = frozenset(
 PREPOSITION = re.compile(
     r"_*(among|answering|at|behind|beside|by|framed|in|noted|of|opened|said|told|whose|with)(_|$)"
 )
+EXCEPTIONS = {
+    "api/explain.py: chosen": "an argument of pessimal.explain, with rejected",
+    "api/scan.py: most": "an argument of pessimal.scan",
+    "checking/checks.py: what": "a column of the table of checks",
+    "config/schema/explain.py: chosen": "an option, with rejected",
+    "config/schema/scan.py: most": "the option candidates.most",
+    "explaining/attribute.py: most": "a key of the files in conf/contrast",
+    "explaining/explain.py: chosen": "the field's word for one response of a pair, with rejected",
+    "explaining/smallest.py: kept": "a column of the table of smallest flips",
+    "plots/__init__.py: beside": "a field of plots that artifacts hold",
+    "plots/__init__.py: named": "a field of plots that artifacts hold",
+    "plots/__init__.py: of": "Forest.of is called by analyses of other packages",
+    "plots/__init__.py: shown": "a field of plots that artifacts hold",
+    "rewards/head.py: own": "the value model.read=own",
+    "rewards/spec.py: last": "the value model.reduce=last",
+    "searching/run.py: beside": "a field of the provenance that the key covers",
+    "searching/run.py: named": "a field of the provenance that the key covers",
+    "tables/comparisons.py: chosen": "the field's word for one response of a pair, with rejected",
+    "tables/result.py: of_row": "Result.of_row is called by analyses of other packages",
+    "tracking/registry.py: what": "a key of the JSON of runs verify",
+}
+"""Names that stand although they break a rule, by file and name, each with the reason."""
 FRAGMENT = re.compile(r"(How|In place of|Of|One that|So many|What|Which|Whose)\b")
 
 
@@ -76,7 +98,12 @@ def find_offences(text: str) -> Iterator[tuple[int, str]]:
 def main() -> int:
     """1 where a count is above its limit."""
     files = {path: path.read_text() for path in sorted(Path("src/pessimal").rglob("*.py"))}
-    offences = [(path, *row) for path, text in files.items() for row in find_offences(text)]
+    offences = [
+        (path, *row)
+        for path, text in files.items()
+        for row in find_offences(text)
+        if f"{path.relative_to('src/pessimal')}: {row[1]}" not in EXCEPTIONS
+    ]
     if "--list" in sys.argv:
         print(*(f"{path}:{line}: {name}" for path, line, name in offences), sep="\n")
     counts = (sum(map(code_lines, files.values())), len(files), len(offences))

@@ -111,9 +111,9 @@ def _run(arguments: list[str]) -> None:
 
         print_models()
         return
-    from pessimal.cli import split, with_task
+    from pessimal.cli import add_task, split
 
-    sys.argv[1:] = typed = with_task(arguments)
+    sys.argv[1:] = typed = add_task(arguments)
     overrides, options = split(typed)
     if {"-sc", "--shell-completion"} & set(options) and any(
         o.startswith("query=") for o in overrides

@@ -159,13 +159,13 @@ def known_model(name: str) -> dict | None:
     return next((row for row in rows if name in spellings(row["repository"], row["label"])), None)
 
 
-def described(model: str, given: Mapping[str, object]) -> dict[str, object]:
-    """The description of a model: base, developer, parameters (a count), rank. What is `given`
-    comes first, then what `conf/model` says of a model of this name."""
+def described(model: str, fields: Mapping[str, object]) -> dict[str, object]:
+    """The description of a model: base, developer, parameters (a count), rank. The values of
+    `fields` come first, then what `conf/model` says of a model of this name."""
     row = known_model(model) or {}
     size = row.get("size")
     entries = {**row, "parameters": size * 1e9 if size else None}
-    return {name: entries.get(name) if value is None else value for name, value in given.items()}
+    return {name: entries.get(name) if value is None else value for name, value in fields.items()}
 
 
 def run_of(model: str) -> str:
@@ -182,12 +182,12 @@ def names_of(model: str) -> tuple[str, ...]:
     return (*names, *(name + step[0] for name in names)) if step else names
 
 
-def answering(asked: Sequence[str], there: Iterable[str]) -> list[str]:
-    """Models `asked` for under any of their names, as the models that are `there` are called; a
-    name that none answers to stays as it is."""
-    names = {model: names_of(model) for model in sorted(set(there))}
-    matches = {name: [model for model in names if name in names[model]] for name in asked}
-    return list(dict.fromkeys(model for name in asked for model in matches[name] or [name]))
+def match_names(queries: Sequence[str], models: Iterable[str]) -> list[str]:
+    """The names in `models` of the models that are queried by any of their names; a query that
+    fits no model stays as it is."""
+    names = {model: names_of(model) for model in sorted(set(models))}
+    matches = {name: [model for model in names if name in names[model]] for name in queries}
+    return list(dict.fromkeys(model for name in queries for model in matches[name] or [name]))
 
 
 def named_prompts(

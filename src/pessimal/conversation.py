@@ -70,11 +70,11 @@ Asked = Prompt | Context
 """The place of a candidate: the whole answer to a prompt, or the slot of a context."""
 
 
-def filled(asked: Asked, text: str) -> Conversation:
+def filled(prompt: Asked, text: str) -> Conversation:
     """The conversation with `text` as the answer, or in the slot."""
-    if isinstance(asked, Context):
-        return asked.filled(text)
-    return (*turns_of(asked), Turn("assistant", text))
+    if isinstance(prompt, Context):
+        return prompt.filled(text)
+    return (*turns_of(prompt), Turn("assistant", text))
 
 
 Given = str | Sequence[Mapping[str, str]]
@@ -135,21 +135,21 @@ def check_unread(
             raise error(f"{words}: write what it says into the content, or leave the field out")
 
 
-def prompt_of(given: object, *, name: str = "prompt") -> Prompt:
+def prompt_of(value: object, *, name: str = "prompt") -> Prompt:
     """A prompt from a text or a list of messages; one user's message is its text.
 
     Raises:
         ConfigError: it is neither, a role is unknown, a text is empty, or the user does not come
             last.
     """
-    if isinstance(given, str | int | float) and str(given).strip():
-        return str(given)
+    if isinstance(value, str | int | float) and str(value).strip():
+        return str(value)
     example = "[{role: system, content: …}, {role: user, content: …}]"
-    if not isinstance(given, Sequence) or isinstance(given, str) or not given:
-        raise ConfigError(f"{name}={given!r:.200}: give a text, or a list of messages: {example}")
-    turns = read_messages(given, where=name, error=ConfigError)
+    if not isinstance(value, Sequence) or isinstance(value, str) or not value:
+        raise ConfigError(f"{name}={value!r:.200}: give a text, or a list of messages: {example}")
+    turns = read_messages(value, where=name, error=ConfigError)
     if not all(turn.content.strip() for turn in turns):
-        raise ConfigError(f"{name}: a message has a text that is not empty; given: {given!r:.200}")
+        raise ConfigError(f"{name}: a message has a text that is not empty; given: {value!r:.200}")
     if turns[-1].role != "user":
         raise ConfigError(f"{name}: the user's message comes last, not the {turns[-1].role}'s")
     return turns[0].content if len(turns) == 1 else turns
@@ -248,7 +248,7 @@ def control_of(prefix: str) -> str:
     return " ".join((filler * (n // len(filler) + 1))[:n]) + "."
 
 
-def with_prefixes(
+def add_prefixes(
     prompts: Mapping[str, Prompt], prefixes: Mapping[str, str]
 ) -> dict[str, tuple[Prompt, Prefixed | None]]:
     """Every prompt alone, and behind each persona and its control, by key. The text stands ahead of

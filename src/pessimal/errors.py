@@ -91,18 +91,18 @@ def get_exit_code(error: Exception) -> int:
     return getattr(error, "exit_code", WorkError.exit_code)
 
 
-def did_you_mean(given: str, known: Iterable[str]) -> str:
+def did_you_mean(word: str, options: Iterable[str]) -> str:
     """A guess at what was meant, with a blank before it; empty where nothing is close."""
-    close = difflib.get_close_matches(given, list(known))
+    close = difflib.get_close_matches(word, list(options))
     # Of several the one of the same letters: of `modle` that is `model`, and not `mode`.
-    best = max(close, key=lambda name: sorted(name) == sorted(given), default=None)
+    best = max(close, key=lambda name: sorted(name) == sorted(word), default=None)
     return f" Did you mean {best!r}?" if best else ""
 
 
-def unknown_option(typed: str, key: str, known: Sequence[str]) -> str:
+def unknown_option(typed: str, key: str, names: Sequence[str]) -> str:
     """The refusal of an option that there is not: a guess at the `key`, and those that there are;
     `typed` is its whole name."""
-    guess, options = did_you_mean(key, known), ", ".join(known) or "none"
+    guess, options = did_you_mean(key, names), ", ".join(names) or "none"
     return f"there is no option {typed!r}.{guess} Options here: {options}"
 
 
@@ -130,22 +130,22 @@ EXTRAS = {
 (pyproject.toml)."""
 
 
-def missing_extra(module: str, *, why: str, extra: str | None = None) -> MissingExtraError:
-    """That `why` cannot be done without a module, and what to type.
+def missing_extra(module: str, *, purpose: str, extra: str | None = None) -> MissingExtraError:
+    """The error that `purpose` needs a module which is missing, with what to type.
 
     Args:
         module: one of `EXTRAS`.
-        why: what needs it, as the subject of a sentence.
+        purpose: what needs it, as the subject of a sentence.
         extra: another extra that brings it too, with more of what is missing.
     """
     package = module.rpartition(".")[2].replace("_", "-")
     return MissingExtraError(
-        f"{why} needs the package {package}, which is not installed. Type: pip install "
+        f"{purpose} needs the package {package}, which is not installed. Type: pip install "
         f"'pessimal[{extra or EXTRAS[module]}]'"
     )
 
 
-def require(module: str, *, why: str, extra: str | None = None) -> Path:
+def require(module: str, *, purpose: str, extra: str | None = None) -> Path:
     """The folder of a module of `EXTRAS`, found without importing it. Arguments as of
     `missing_extra`.
 
@@ -154,5 +154,5 @@ def require(module: str, *, why: str, extra: str | None = None) -> Path:
     """
     spec = importlib.util.find_spec(module)
     if spec is None or spec.origin is None:
-        raise missing_extra(module, why=why, extra=extra)
+        raise missing_extra(module, purpose=purpose, extra=extra)
     return Path(spec.origin).parent

@@ -32,7 +32,7 @@ def installed(group: str) -> dict[str, Any]:
     return offered
 
 
-def named(path: str, *, option: str, kind: type[Kind]) -> Kind:
+def load_object(path: str, *, option: str, kind: type[Kind]) -> Kind:
     """The object `module:name` that an option names.
 
     Args:

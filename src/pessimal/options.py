@@ -213,11 +213,11 @@ def check_ends(name: str, path: Path) -> None:
         raise InputError(f"{name}={str(path)!r} is a pipe, device or socket: give an ordinary file")
 
 
-def matching(name: str, given: Any) -> list[str]:
-    """Existing files and folders that `given` names: a path, a pattern with * or a list of
+def matching(name: str, value: Any) -> list[str]:
+    """Existing files and folders that `value` names: a path, a pattern with * or a list of
     these."""
     example = "a path, a pattern such as 'folder/*.parquet', or a list of paths"
-    patterns = listed(name, given, example=example, least=1)
+    patterns = listed(name, value, example=example, minimum=1)
     paths = []
     for pattern in patterns:
         with _looking(name, pattern):
@@ -246,13 +246,13 @@ Texts = Annotated[Any, AfterValidator(_list_texts)]
 """One text or several, as a list."""
 
 
-def listed(name: str, given: Any, *, example: str, least: int = 0) -> list[str]:
+def listed(name: str, value: Any, *, example: str, minimum: int = 0) -> list[str]:
     """One text, or a list of at least so many, as a list; none where it is null. ConfigError where
     it is anything else."""
-    entries = [given] if isinstance(given, str) else [] if given is None else given
+    entries = [value] if isinstance(value, str) else [] if value is None else value
     texts = isinstance(entries, list) and all(isinstance(entry, str) for entry in entries)
-    if not texts or len(entries) < least:
-        raise ConfigError(f"{name}={given!r}: give {example}")
+    if not texts or len(entries) < minimum:
+        raise ConfigError(f"{name}={value!r}: give {example}")
     return entries
 
 

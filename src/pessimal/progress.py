@@ -140,12 +140,12 @@ def steps(label: str, total: int, *, bar: bool = True) -> Iterator[Callable[[str
 
 
 @contextmanager
-def working(what: str, *, after: float = 0.0) -> Iterator[None]:
+def working(label: str, *, after: float = 0.0) -> Iterator[None]:
     """Log lines about work that nothing counts: one `after` so many seconds, then how long it
     lasts."""
     if not after:
-        log.info("%s", what)
-    with beating(lambda lasts: log.info("%s: %.0f s so far", what, lasts), first=after or None):
+        log.info("%s", label)
+    with beating(lambda lasts: log.info("%s: %.0f s so far", label, lasts), first=after or None):
         yield
 
 

@@ -51,22 +51,6 @@ def test_the_interval_of_independent_pairs_is_clopper_and_pearsons(right, n):
     assert got == pytest.approx((right / n, expected.low, expected.high))
 
 
-def test_pairs_that_repeat_one_another_count_once():
-    rng = np.random.default_rng(0)
-    wins = (rng.random(60) < 0.7).astype(float)
-    share, low, high = share_interval(np.repeat(wins, 9), np.repeat(np.arange(60), 9))
-    alone = share_interval(wins, np.arange(60))
-    assert share == pytest.approx(alone[0])
-    assert high - low == pytest.approx(alone[2] - alone[1], rel=0.05)
-    assert high - low >= alone[2] - alone[1]
-
-
-def test_ties_alone_count_each_as_no_cluster_goes_one_way():
-    wide = share_interval(np.full(10, 0.5), np.arange(10))
-    narrow = share_interval(np.full(20, 0.5), np.repeat(np.arange(10), 2))
-    assert wide[1] < narrow[1] < 0.5 < narrow[2] < wide[2]
-
-
 def test_the_interval_holds_its_level_where_pairs_share_an_answer():
     rng, covered = np.random.default_rng(1), 0
     for _ in range(300):

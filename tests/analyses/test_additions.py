@@ -9,9 +9,8 @@ import pytest
 
 from artifacts import score_table
 from pessimal.analyses import compare
-from pessimal.analyses.additions import Additions, additions, effects, ends, halves
+from pessimal.analyses.additions import Additions, additions, effects, ends
 from pessimal.analyses.analysis import Options
-from pessimal.tables import read_score_table, write_score_table
 from pessimal.tables.table_set import table_sets
 
 TOKENS = 400
@@ -119,26 +118,6 @@ def test_a_token_that_moves_answers_far_either_way_does_not_hide_one_that_raises
     assert covered >= 19
 
 
-def test_no_token_is_found_where_none_adds():
-    rng, wrong = np.random.default_rng(1), 0
-    for _ in range(20):
-        tables = []
-        for number in range(6):
-            untouched = float(rng.normal(0, 1))
-            tables.append(context(number, untouched + rng.normal(0, 1, TOKENS), untouched))
-        wrong += bool((effects(additions(tables))["p_corrected"] <= 0.05).any())
-    assert wrong <= 3
-
-
-def test_halves_agree_as_far_as_the_contexts_do():
-    same = halves(additions(contexts(10, noise=1e-6)[0]))
-    assert same["spearman"] == pytest.approx(1, abs=1e-3)
-    noise = halves(additions(contexts(10, noise=50)[0]))
-    assert abs(noise["spearman"]) < 0.3
-    best = effects(additions(contexts(10, noise=50)[0])).iloc[0]
-    assert noise["held_out"] < best["effect"] / 2, "the best of noise does not hold elsewhere"
-
-
 def test_a_judges_flips_and_a_step_that_is_no_step():
     tables = [
         context(0, np.array([1.0, -3.0]), -1.0, rejected=0.0),
@@ -174,17 +153,3 @@ def test_published_keys_are_ranked_among_the_tokens_on_the_same_answers():
     sd = np.std([t.measured["slot"]["untouched"] for t in tables], ddof=1)
     assert table["effect"].to_dict() == pytest.approx({"Solution": 5 / sd, ":": -9 / sd})
     assert set(found["additions"].table["candidates"]) == {"frequent400"}
-
-
-def test_answers_that_are_all_alike_have_no_scale():
-    tables = [context(number, np.arange(3.0), 1.0) for number in range(3)]
-    found, skipped = run(tables)
-    assert "additions" not in found
-    assert "all the same" in skipped["additions"]
-
-
-def test_a_contexts_table_is_read_as_it_was_written(tmp_path):
-    table = contexts(1)[0][0]
-    again = read_score_table(write_score_table(table, tmp_path / "scores.parquet"))
-    assert again.provenance == table.provenance
-    assert again.name == "m--c0--after--frequent400"

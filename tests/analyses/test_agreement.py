@@ -9,7 +9,6 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from artifacts import score_table
 from pessimal.analyses import ranks as influence
 from pessimal.analyses.agreement import (
     agreement,
@@ -18,12 +17,10 @@ from pessimal.analyses.agreement import (
     noise_floor,
     overlap_by_depth,
     rank_biased_overlap,
-    tau_matrix,
     top_overlap,
 )
 from pessimal.analyses.analysis import Options
 from pessimal.analyses.ranks import earlier_smaller, net_concordance, ranked
-from pessimal.errors import TableError
 from pessimal.tables.table_set import table_sets
 
 
@@ -72,22 +69,6 @@ def test_the_shared_ends_are_counted_at_both_ends():
     assert agreement(rewards.head(5), top=20)["top"][0] == 5
 
 
-@pytest.mark.parametrize(
-    ("spoil", "message"),
-    [
-        (lambda table: table[["a"]], "at least 3 items and 2 models"),
-        (lambda table: table.assign(b=1.0), "same reward for every item from: b"),
-        (
-            lambda table: table.assign(b=table["b"].where(table["b"] > 0)),
-            r"missing or infinite for: b \(",
-        ),
-    ],
-)
-def test_tables_that_cannot_be_compared_are_refused(spoil, message):
-    with pytest.raises(TableError, match=message):
-        agreement(spoil(three_models()))
-
-
 @pytest.mark.parametrize("ties", [False, True])
 def test_intervals_of_few_items_hold_the_truth_as_often_as_promised(ties):
     """n = 20, τ = .5: the bootstrap held it in 91 % with ties; these in 93–97 %
@@ -124,15 +105,6 @@ def test_the_interval_of_few_items_is_fishers_and_of_too_few_there_is_none():
     assert np.isnan(influence.intervals([alike], confidence=0.95)[1:]).all()
 
 
-def test_at_a_bound_few_items_have_no_interval_and_many_have_the_bound():
-    for n, bound in ((99, np.nan), (100, 1.0)):
-        order = ranked(np.arange(float(n)))
-        for sign in (1, -1):
-            tau = influence.kendall(order, ranked(sign * np.arange(float(n))))
-            _, low, high = influence.intervals([tau])
-            assert [low[0], high[0]] == pytest.approx([sign * bound] * 2, nan_ok=True)
-
-
 # overlap
 
 
@@ -153,7 +125,7 @@ def test_without_ties_by_hand():
     assert top_overlap(a, b, k=2) == 1
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_with_ties_it_is_the_mean_over_all_orders(seed):
     rng = np.random.default_rng(seed)
     x, y = rng.integers(0, 3, size=(2, 6)).astype(float)
@@ -173,32 +145,6 @@ def test_with_ties_it_is_the_mean_over_all_orders(seed):
 # the analysis
 
 
-def test_each_prompts_pairs_are_compared_and_the_closest_make_the_headlines_number(table_set):
-    rewards = three_models()
-    tables = table_set({"greatest": rewards, "worst": rewards.assign(a=rewards["c"])})
-    (result,) = [r for r in analyse(tables, Options()) if r.name == "agreement"]
-    assert result.table.groupby("prompt").size().to_dict() == {"greatest": 3, "worst": 3}
-    expected = stats.kendalltau(rewards["a"], rewards["b"]).statistic
-    assert result.estimate.value == pytest.approx(expected)
-    assert result.estimate.low < expected < result.estimate.high
-    assert result.summary["greatest/shared"] == 400
-    assert tau_matrix(tables, "worst").loc["a", "c"] == pytest.approx(1)
-
-
-def test_a_prompt_of_one_model_does_not_cost_the_others(table_set):
-    rng = np.random.default_rng(0)
-    both = pd.DataFrame(
-        rng.normal(size=(50, 2)), index=[f"w{i}" for i in range(50)], columns=["a", "b"]
-    )
-    tables = table_set({"greatest": both, "worst": both[["a"]]})
-    found = analyse(tables, Options())[0]
-    assert found.table["prompt"].tolist() == ["greatest"]
-    flat = table_set({"greatest": both, "worst": both.assign(b=1.0)})
-    found = analyse(flat, Options())[0]
-    assert found.table["prompt"].tolist() == ["greatest"]
-    assert any(note.startswith("worst: ") for note in found.notes)
-
-
 # ranks, and concordance item by item
 
 
@@ -207,23 +153,15 @@ def levels(kind: str, size: int, seed: int) -> np.ndarray:
     return {"distinct": values, "some ties": values.round(1), "few levels": values.round()}[kind]
 
 
-def test_ranked_counts_smaller_and_equal_items():
-    ranks = ranked(np.array([2.0, 7.0, 2.0, -1.0]))
-    assert ranks.dense.tolist() == [1, 2, 1, 0]
-    assert ranks.below.tolist() == [1, 3, 1, 0]
-    assert ranks.equal.tolist() == [2, 1, 2, 1]
-    assert ranks.tied
-
-
-@pytest.mark.parametrize("size", [1, 2, 3, 8, 9, 100])
+@pytest.mark.parametrize("size", [1, 8, 100])
 def test_earlier_smaller_is_what_a_double_loop_counts(size):
     permutation = np.random.default_rng(size).permutation(size)
     expected = [sum(permutation[:place] < value) for place, value in enumerate(permutation)]
     assert earlier_smaller(permutation).tolist() == expected
 
 
-@pytest.mark.parametrize("a_kind", ["distinct", "some ties", "few levels"])
-@pytest.mark.parametrize("b_kind", ["distinct", "some ties", "few levels"])
+@pytest.mark.parametrize("a_kind", ["some ties", "few levels"])
+@pytest.mark.parametrize("b_kind", ["distinct", "few levels"])
 def test_net_concordance_is_the_sum_of_products_of_signs(a_kind, b_kind):
     a, b = levels(a_kind, 83, 0), levels(b_kind, 83, 1)
     by_pairs = np.sign(a[:, None] - a) * np.sign(b[:, None] - b)
@@ -277,16 +215,3 @@ def test_tails_that_were_scored_again_in_float32_say_nothing_of_the_noise_at_the
     assert (row["model"], row["rescan"], row["tails_again"]) == ("m", "bfloat16", bool(certain))
     assert np.isnan(row["rbo"]) == np.isnan(row["top_overlap"]) == bool(certain)
     assert 0 < row["kendall"] < 1
-
-
-def test_how_much_two_vocabularies_share_is_said():
-    def scan(model: str, texts: list[str]):
-        rewards = np.random.default_rng(len(texts)).normal(size=len(texts))
-        return score_table(texts, rewards, model=model, prompt="greatest")
-
-    own = scan("one", [" love", "love", " war", "##x", "peace", "tea"])
-    other = scan("other", ["love", "war", "peace", "tea", "x"])
-    (tables,) = table_sets([own, other])
-    result = next(r for r in analyse(tables, Options()) if r.name == "agreement")
-    assert result.table["n"].tolist() == [4]
-    assert any("4 texts" in note and "5 to 6" in note for note in result.notes)

@@ -47,22 +47,6 @@ def test_tables_hold_what_scipy_finds_over_what_all_share(language, rewarded):
     assert len(draw(result.plot, result.table)) == 1
 
 
-def test_extremes_name_each_models_own_likeliest(language, rewarded):
-    results, tables = found([*language, *rewarded])
-    ends = tables["language_extremes"]
-    for table in language:
-        rows = ends[(ends["model"] == table.provenance.model) & (ends["end"] == "top")]
-        likeliest = table.rows.loc[table.rows["reward"].idxmax()]
-        assert rows["text"].iloc[0] == likeliest["text"]
-        assert rows["probability"].iloc[0] == pytest.approx(np.exp(likeliest["reward"]))
-        assert (
-            results["language_extremes"].summary[f"greatest/likeliest/{table.provenance.model}"]
-            == likeliest["text"]
-        )
-    assert len(ends) == 3 * 2 * 5
-    assert results["language_extremes"].notes == ()
-
-
 def test_two_prompts_have_the_ends_of_their_sum_and_difference(language):
     """Tables A4 and A5: best + worst and best − worst of log-probabilities, each model over its own
     tokens; one that has other candidates on the second prompt is left out."""
@@ -88,32 +72,3 @@ def test_two_prompts_have_the_ends_of_their_sum_and_difference(language):
         assert rows.loc["top", "text"].tolist() == [TEXTS[i] for i in np.argsort(-expected)[:5]]
         assert rows.loc["bottom", "value"].tolist() == pytest.approx(sorted(expected)[:5])
     assert len(draw(results["language_axes"].plot, table)) == 2
-
-
-def test_what_cannot_be_done_is_noted_and_the_rest_is_done(language, rewarded):
-    results, tables = found(language[:1])
-    assert list(tables) == ["language_extremes"]
-    notes = " ".join(results["language_extremes"].notes)
-    assert "no reward model" in notes
-
-    other = [
-        made(t.provenance.model, t.rows["reward"], wording="another question") for t in language[:2]
-    ]
-    results, tables = found([*other, *rewarded])
-    assert "something else" in results["language_extremes"].notes[0]
-    assert len(results["language_extremes"].notes) == 1
-    assert "language_correlation" not in tables
-
-    foreign = [made("foreign", distribution(0), texts=[f"x{i}" for i in range(60)])]
-    results, _ = found([*foreign, *rewarded])
-    assert "share 0 candidates" in results["language_extremes"].notes[0]
-
-
-def test_reward_model_may_have_the_name_of_a_language_model(language, rewarded):
-    named = made("base", rewarded[1].rows["reward"], score="reward", label="the reward model")
-    _, tables = found([*language, *rewarded, named])
-    table = tables["language_correlation"].set_index(["model", "language_model"])
-    assert len(table) == 4 * 3
-    logs = language[1].rows["reward"].to_numpy()[:59]
-    truth = kendalltau(named.rows["reward"].to_numpy()[:59], logs).statistic
-    assert table.loc[("base", "base"), "kendall"] == pytest.approx(truth)

@@ -52,9 +52,3 @@ def test_what_holds_on_every_prompt_is_set_beside_chance():
     found = run([first, second])
     [row] = found["census_everywhere"].table.to_dict("records")
     assert (row["yes_everywhere"], row["expected"]) == (1, pytest.approx(4 * 0.25))
-
-
-def test_rewards_of_no_judge_have_no_census():
-    plain = table("one", np.array([1.0, 2.0]))
-    plain.measured.clear()
-    assert "census" not in run([plain])

@@ -4,12 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pessimal.analyses.extremes import moments, with_test
 from pessimal.analyses.framing import reversals
 from pessimal.analyses.nulls import Statistic, intervals, p_values
 from pessimal.analyses.ranks import dependence, ranked, spearman
-from pessimal.errors import MissingExtraError
-from pessimal.statistics import holm
 
 
 def directions(words, *, dimensions: int = 20) -> np.ndarray:
@@ -30,14 +27,6 @@ def test_spellings_and_words_of_a_stem_are_one_cluster_and_pieces_each_their_own
     found = dependence([" love", "Love", "LOVED", "##ve", "##ve", "<0x0A>", " hate"], None)
     assert found.clusters.tolist() == [0, 0, 0, 1, 2, 3, 4]
     assert found.words.tolist() == [True, True, True, False, False, False, True]
-
-
-def test_without_the_package_of_meanings_words_alike_in_meaning_are_independent():
-    def missing(words):
-        raise MissingExtraError("gone")
-
-    found = dependence(names(50), missing)
-    assert found.likeness(found.alike(np.arange(50.0))) == 0
 
 
 def test_an_interval_counts_copies_of_a_word_once():
@@ -90,33 +79,6 @@ def test_the_interval_holds_its_estimate_where_words_differ_from_other_tokens():
     summed, inflations = found.summed(influence, np.array([0.01]))
     assert inflations > 1.5
     assert summed.mean() == pytest.approx(0, abs=1e-9)
-
-
-def test_a_taste_for_what_few_words_have_is_not_taken_for_a_skewed_reward():
-    """The skewness of rewards that follow random directions is either sign alike; over words that
-    are taken for independent it is called significant far too often."""
-    words, rng = names(600), np.random.default_rng(0)
-
-    def rare(names):
-        return directions(names) ** 8
-
-    frame = pd.DataFrame(rare(words) @ rng.normal(size=(20, 100)), index=words)
-    called = {
-        meanings: (
-            with_test(moments(frame, dependent=dependence(words, meanings)))["skewness_p"] < 0.05
-        ).mean()
-        for meanings in (rare, None)
-    }
-    assert called[None] > 0.3
-    assert called[rare] < 0.2
-
-
-def test_the_skewness_interval_excludes_0_where_the_corrected_p_says_so():
-    rewards = np.random.default_rng(0).gamma(40, size=(400, 20))
-    tested = with_test(moments(pd.DataFrame(rewards)))
-    excluded = (tested["skewness_low"] > 0) | (tested["skewness_high"] < 0)
-    assert excluded.tolist() == (holm(tested["skewness_p"]) <= 0.05).tolist()
-    assert 0 < excluded.sum() < 20
 
 
 def test_p_and_interval_are_of_one_error():

@@ -58,15 +58,6 @@ def test_the_ends_of_what_all_models_share_are_listed_where_they_are_not_those_o
     assert whole["text"].tolist() == both["a"].nlargest(2).index.tolist()
 
 
-def test_models_without_a_common_token_have_ends_of_their_own_all_the_same(table_set):
-    rewards = pd.DataFrame({"a": np.arange(5.0)}, index=list("vwxyz"))
-    other = table_set({"best": rewards.set_axis(list("VWXYZ")).rename(columns={"a": "b"})}).tables
-    (result,) = analyse(
-        table_sets([*table_set({"best": rewards}).tables, *other])[0], Options(top=1)
-    )
-    assert result.table["text"].tolist() == ["z", "v", "Z", "V"]
-
-
 def test_words_of_the_prompt_are_marked_and_said_in_the_headline(table_set):
     rewards = pd.DataFrame({"a": [3.0, 2.0, 1.0, 0.0, -1.0]})
     rewards.index = [" Greatest", "love", "thing", "hate", "great"]
@@ -86,9 +77,3 @@ def test_words_of_the_prompt_are_marked_and_said_in_the_headline(table_set):
     assert " Greatest†" in drawn
     assert "love" in drawn
     assert " Greatest" in result.table["text"].tolist(), "the table has the text as it is"
-
-
-def test_one_optimal_token_of_several_models_is_a_singular(table_set):
-    rewards = pd.DataFrame({"a": np.arange(5.0), "b": np.arange(5.0)}, index=list("vwxyz"))
-    result = analyse(table_set({"best": rewards}), Options(top=1))[0]
-    assert "1 optimal token in 2 models" in result.headline

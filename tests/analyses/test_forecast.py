@@ -11,7 +11,6 @@ from artifacts import score_table
 from pessimal.analyses import Options, compare
 from pessimal.analyses.forecast import drift, features, forecast, joined, mitigated
 from pessimal.analyses.optimised import Optimising
-from pessimal.errors import TableError
 from pessimal.tables import ScoreTable
 from pessimal.tables.score_table import LOG_PROBABILITY, TRAINED, States
 from pessimal.tables.table_set import table_sets
@@ -95,30 +94,6 @@ def test_drift_of_the_reward_itself_and_its_interval():
     assert drift(few, {"same": few.reward}, confidence=0.95)["low"].isna().all()
 
 
-def test_features_are_not_a_number_where_they_are_not_known():
-    rows = pd.DataFrame({"text": WORDS, "kind": "normal", "survives": pd.array([True] * 8)})
-    options = Options(lexicons={"mine": pd.Series({"good": 1.0, "bad": -1.0})})
-    known = features(rows, options, prompt_text="Is it good?")
-    assert known["valence, mine"].tolist()[:2] == [1.0, -1.0]
-    assert np.isnan(known["valence, mine"][2:]).all()
-    assert known["words of the prompt"].tolist() == [1, 0, 0, 0, 0, 0, 1, 0]
-    assert known["nothing to see"].tolist() == [0, 0, 0, 0, 1, 0, 0, 0]
-    assert "read otherwise as text" not in known  # all of them survive: nothing to tell apart
-
-
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        ({"policy": "walker"}, "log-probabilities of it; there are some of: talker"),
-        ({"policy": "talker", "mitigations": ["without:charcters"]}, "without:characters"),
-    ],
-)
-def test_what_is_not_there_is_named(options, says):
-    sets = table_sets([policy(), score_table(WORDS, range(8), model="r")])
-    _, skipped = compare(sets, Options(meanings=None, **options))
-    assert says in skipped["forecast"]
-
-
 def with_directions(reward: np.ndarray) -> tuple[ScoreTable, ScoreTable, Options]:
     """A policy and a reward of states (names a gender, names a religion, taste, rest). Of 40 words
     of religion one half lies a little towards gender and the other away from it; the policy says
@@ -168,13 +143,3 @@ def test_bias_that_a_projection_uncovers_shows_in_the_forecast_and_in_no_audit()
     both = mitigated(before, known, {}, "null_space:identity", scored.states.rows.to_numpy(float))
     assert abs(audited(both, gender)) < 0.05
     assert abs(audited(both, religion)) < 0.05
-
-
-def test_projection_needs_states_that_say_what_the_reward_is():
-    said, scored, options = with_directions(np.array([-2.0, 1.0, 0.5, 0.0]))
-    options = replace(options, mitigations=["null_space:gender"])
-    noise = np.random.default_rng(1).normal(size=500)
-    with pytest.raises(TableError, match="of the reward's variance"):
-        forecast(said, replace(scored, rows=scored.rows.assign(reward=noise)), options)
-    with pytest.raises(TableError, match="states=true"):
-        forecast(said, replace(scored, states=None), options)

@@ -1,27 +1,16 @@
 """Slopes by word frequency: planted ones come back, valence does not pass for frequency, and the
 published joins."""
 
-from dataclasses import replace
-
 import numpy as np
 import pandas as pd
 import pytest
 import statsmodels.api as sm
 from scipy import stats
 
-from pessimal.analyses import Options
-from pessimal.analyses.frequency import (
-    LEAST_ZIPF,
-    analyse,
-    frequency_slopes,
-    published_frequency_slopes,
-)
-from pessimal.statistics import holm
-from pessimal.tables.result import HOLDS
-from pessimal.tables.word_lists import Frequencies, as_published
+from pessimal.analyses.frequency import frequency_slopes, published_frequency_slopes
+from pessimal.tables.word_lists import as_published
 
 PAIRS = [("best", "worst")]
-POLARITY = {"best": 1, "worst": -1}
 LETTERS = "bcdfghjklmnprtvw"
 WORDS = [f"{a}o{b}o{c}" for a in LETTERS for b in LETTERS for c in "bdgkmpr"][:1600]
 
@@ -138,77 +127,3 @@ def test_an_unrated_word_has_the_letters_and_the_frequency_that_are_asked():
 
     assert slopes(1)["n"] == 50
     assert slopes(10)["heads_within"] == pytest.approx(slopes(1)["heads_within"]), "in SD"
-
-
-def three_models(*, hidden: float = 0.0) -> tuple[dict[str, pd.DataFrame], Options]:
-    """`cedar` with a planted slope beside two without; and options that know the words."""
-    words, zipf, valence = planted(0.0, hidden=hidden)
-    slopes = {"alder": 0.0, "cedar": 0.5, "oak": 0.0}
-    matrices = {
-        prompt: pd.DataFrame(
-            {m: words[prompt] + slope * zipf for m, slope in slopes.items()}
-        ).rename(index=" {}".format)
-        for prompt in words
-    }
-    listed = Frequencies(
-        "a list", pd.DataFrame({"word": WORDS, "per_million": 10 ** (zipf.to_numpy() - 3)})
-    )
-    return matrices, Options(lexicons={"L": valence}, frequencies=listed)
-
-
-def test_the_heaviest_certain_slope_is_the_headlines(table_set):
-    matrices, options = three_models(hidden=1.0)
-    (result,) = analyse(table_set(matrices, polarity=POLARITY), options)
-    table = result.table.set_index(["words", "model", "prompt"])
-    for words in ("rated", "unrated"):
-        row = table.loc[(words, "cedar", "best × worst")]
-        assert row["low"] < 0.5 < row["high"]
-        assert row["p_corrected"] < 1e-6
-        assert table.loc[(words, "oak", "best × worst"), "p_corrected"] > 0.05
-    for _, family in result.table.groupby(["words", "prompt"]):
-        assert (family["p_corrected"] == holm(family["p"])).all(), "corrected over models"
-    rated = table.loc[("rated", "cedar", "best × worst")]
-    assert (result.estimate.value, result.estimate.n) == (rated["slope_sd"], 400)
-    assert "steepest, cedar" in result.headline
-    assert "1 of 3 models" in result.headline
-    assert HOLDS < result.weight < HOLDS + 1
-    assert (
-        result.summary["frequency/unrated/cedar"]
-        == table.loc[("unrated", "cedar", "best × worst"), "slope"]
-    )
-    assert set(result.table["unit"]) == {"Zipf unit"}
-
-
-def test_of_one_prompt_slopes_are_biased_and_weigh_half(table_set):
-    matrices, options = three_models(hidden=1.0)
-    (both,) = analyse(table_set(matrices, polarity=POLARITY), options)
-    (one,) = analyse(table_set({"best": matrices["best"]}, polarity=POLARITY), options)
-    assert set(one.table["frames"]) == {"one"}
-    assert HOLDS < one.weight < both.weight
-    assert one.plot.where == {"frames": "one"}
-
-
-def test_pieces_and_words_of_any_lexicon_are_not_unrated(table_set):
-    matrices, options = three_models()
-    pieces = {
-        p: m.rename(index=lambda text: text.strip() if text.strip() in WORDS[1000:] else text)
-        for p, m in matrices.items()
-    }
-    other = replace(options, lexicons={**options.lexicons, "Other": pd.Series(1.0, WORDS[400:700])})
-    (result,) = analyse(table_set(pieces, polarity=POLARITY), other)
-    zipf = other.frequencies.zipf(WORDS)
-    n = result.table.query("words == 'unrated'")["n"]
-    assert set(n) == {(zipf[700:1000] >= LEAST_ZIPF).sum()}
-
-
-def test_as_published_the_unit_is_the_logarithms_and_no_prompts_are_paired(table_set):
-    matrices, options = three_models()
-    bare = {p: m.rename(index=str.strip) for p, m in matrices.items()}
-    (result,) = analyse(
-        table_set(bare, polarity=POLARITY, paper=True), replace(options, paper=True)
-    )
-    assert set(result.table["frames"]) == {"one"}
-    assert set(result.table["words"]) == {"rated"}
-    cedar = result.table.set_index(["model", "prompt"]).loc[("cedar", "best")]
-    assert cedar["slope"] * np.log(10) == pytest.approx(0.5, abs=0.1)
-    assert cedar["unit"] == "unit of ln per million"

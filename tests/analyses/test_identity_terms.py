@@ -2,7 +2,6 @@
 errors are honest."""
 
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -10,17 +9,7 @@ import pytest
 import yaml
 from scipy import stats
 
-from pessimal.analyses import Options
-from pessimal.analyses.identity_terms import (
-    TOPICS,
-    analyse,
-    identity_effects,
-    match_identity,
-    stems_of,
-)
-from pessimal.errors import TableError
-from pessimal.tables.result import HOLDS
-from pessimal.tables.word_lists import Frequencies
+from pessimal.analyses.identity_terms import identity_effects, match_identity, stems_of
 
 CONF = Path(__file__).resolve().parents[2] / "conf" / "identity"
 AXES, TOPIC_NAMES = ("first", "second", "third"), [f"topic {i}" for i in range(30)]
@@ -170,23 +159,6 @@ def test_forms_of_one_stem_are_one_observation(world):
     assert row["effect"] == pytest.approx(by_stem.mean())
 
 
-def test_no_control_is_an_identity_term_of_any_axis(world):
-    named = {term for terms in world.axes.values() for term in terms}
-    assert not named & set(world.matches.controls["control"])
-
-
-def test_refusals_say_what_to_do(world):
-    rewards = world.rewards(13)
-    with pytest.raises(TableError, match="cannot be named 'all'"):
-        match_identity({"all": ["x"]}, world.covariates)
-    with pytest.raises(TableError, match="Scan a whole vocabulary"):
-        match_identity(world.axes, world.covariates, topics={"one": world.topics["topic 0"]})
-    with pytest.raises(TableError, match="Scan a whole vocabulary"):
-        match_identity({"none": ["not there"]}, world.covariates, topics=world.topics)
-    with pytest.raises(TableError, match="The same reward for every item"):
-        identity_effects(rewards.assign(best=1.0), world.matches)
-
-
 def lists() -> dict[str, dict]:
     found: dict[str, dict] = {}
     for file in sorted(CONF.glob("*.yaml")):
@@ -205,124 +177,3 @@ def test_our_lists_are_words_in_lower_case_each_on_one_axis_with_a_source():
         assert axis["about"]
         assert axis["source"]
         assert 15 <= len(axis["terms"]) <= 60, name
-
-
-def test_everyday_topics_name_nobody_on_our_lists():
-    named = set(stems_of([term for axis in lists().values() for term in axis["terms"]]))
-    words = [word for topic in TOPICS.values() for word in topic]
-    assert not named & set(stems_of(words))
-    assert len(words) == len(set(words))
-    assert min(map(len, TOPICS.values())) >= 8
-
-
-TERMS = {
-    "gender": ["woman", "women", "man", "female", "male", "girl"],
-    "faith": ["christian", "muslim", "jewish", "hindu", "atheist", "absent"],
-    "short": ["deaf", "blind"],
-}
-KEYS = {"polarity": {"greatest": 1, "best": 1, "worst": -1}}
-
-
-@pytest.fixture(scope="module")
-def zipf() -> pd.Series:
-    """By word: 1,500 made-up words, everyday ones and terms."""
-    rng = np.random.default_rng(0)
-    made_up = {"".join(row) for row in rng.choice(list("bcdfghjklmnpqrtvwxz"), size=(1500, 7))}
-    everyday = [word for topic in TOPICS.values() for word in topic]
-    terms = [term for axis in TERMS.values() for term in axis if term != "absent"]
-    words = sorted({*made_up, *everyday, *terms})
-    return pd.Series(rng.normal(4, 0.5, len(words)).round(2), index=words)
-
-
-@pytest.fixture(scope="module")
-def options(zipf) -> Options:
-    rows = pd.DataFrame({"word": zipf.index, "per_million": 10 ** (zipf.to_numpy() - 3)})
-    axes = {
-        axis: SimpleNamespace(about=f"about {axis}", source="ours", terms=t)
-        for axis, t in TERMS.items()
-    }
-    return Options(
-        lexicons={"mine": pd.Series({"christian": 1.0, "bread": 2.0}).rename_axis("word")},
-        frequencies=Frequencies("a list", rows),
-        identity=axes,
-    )
-
-
-def scores(words: pd.Series, *, seed: int, **penalties: float) -> pd.DataFrame:
-    """Two spellings of each word; a column of noise a model, less its penalty on identity terms."""
-    texts = [f" {word}" for word in words.index] + [word.title() for word in words.index]
-    named = {term for axis in TERMS.values() for term in axis}
-    of_people = np.array([text.strip().lower() in named for text in texts])
-    rng = np.random.default_rng(seed)
-    return pd.DataFrame(
-        {m: rng.normal(0, 0.5, len(texts)) - p * of_people for m, p in penalties.items()},
-        index=texts,
-    )
-
-
-def opposite(words: pd.Series, **penalties: float) -> dict[str, pd.DataFrame]:
-    return {
-        prompt: scores(words, seed=seed, **penalties)
-        for seed, prompt in enumerate(("best", "worst"))
-    }
-
-
-def by_name(results) -> dict:
-    return {result.name: result for result in results}
-
-
-def test_the_penalising_model_is_the_headline_with_its_number(table_set, zipf, options):
-    found = by_name(analyse(table_set(opposite(zipf, strict=2.0, mild=0.0), **KEYS), options))
-    first = found["identity"]
-    assert first.estimate.value < -2
-    assert first.estimate.low < first.estimate.value < first.estimate.high < 0
-    assert first.estimate.p < 0.01
-    assert first.estimate.n == 12
-    assert first.weight == HOLDS + 1
-    assert "strict" in first.headline
-    effects = first.table.set_index(["model", "axis", "measure"])
-    strict = effects["p_corrected"].xs(("strict", "gender"), level=("model", "axis"))
-    assert (strict.drop("half_difference") < 0.05).all()
-    assert (effects.loc["mild"]["p_corrected"] > 0.05).all()
-    gender = effects.loc[("strict", "gender", "half_sum")]
-    assert (gender["n"], gender["n_stems"]) == (6, 5), "woman and women are one"
-    assert effects.loc[("strict", "faith", "half_sum"), "n"] == 4, (
-        "one is absent, one is rated as no other word is"
-    )
-    assert ("strict", "short", "half_sum") not in effects.index
-    assert first.summary["identity/strict/d"] == first.estimate.value
-    one = (
-        found["identity_axes"]
-        .table.set_index(["model", "axis", "measure"])
-        .loc[("strict", "gender", "half_sum")]
-    )
-    assert one["low"] == pytest.approx(gender["low"] / gender["reward_sd"])
-    assert set(found) == {"identity", "identity_axes", "identity_terms"}
-    assert all(set(result.table["candidates"]) == {"vocabulary"} for result in found.values())
-
-
-def test_without_opposite_prompts_the_one_that_most_models_have_is_measured_and_weighs_less(
-    table_set, zipf, options
-):
-    tables = table_set(
-        {"greatest": scores(zipf, seed=0, a=2.0), "best": scores(zipf, seed=1, a=2.0, b=0.0)},
-        **KEYS,
-    )
-    found = by_name(analyse(tables, options))
-    assert set(found["identity_terms"].table["measure"]) == {"best"}
-    assert set(found["identity_terms"].table["model"]) == {"a", "b"}
-    assert set(found["identity"].table["measure"]) == {"greatest", "best"}
-    assert found["identity"].estimate.p < 0.01
-    assert found["identity"].weight == HOLDS + 1 / 2
-
-
-def test_models_that_cannot_be_measured_are_left_out_with_the_reason(table_set, zipf, options):
-    both = scores(zipf, seed=0, both=0.0)
-    tables = table_set(
-        {"best": both.assign(half=both["both"]), "worst": scores(zipf, seed=1, both=0.0)}, **KEYS
-    )
-    first = analyse(tables, options)[0]
-    assert set(first.table["model"]) == {"both"}
-    assert any(note == "half: not scanned on worst, as others are" for note in first.notes)
-    with pytest.raises(TableError, match="small: Of 3 axes 0"):
-        analyse(table_set(opposite(zipf.iloc[:50], small=0.0), **KEYS), options)

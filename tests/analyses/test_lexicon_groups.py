@@ -6,10 +6,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from pessimal.analyses import Options
-from pessimal.analyses.sentiment import analyse_groups, lexicon_groups
-from pessimal.errors import TableError
-from pessimal.statistics import holm
+from pessimal.analyses.sentiment import lexicon_groups
 
 LETTERS = "bcdfghjklmnpqrtvwxz"
 MADE_UP = [f"{a}o{b}o{c}" for a in LETTERS for b in LETTERS for c in "bdgkmnpr"]
@@ -103,60 +100,3 @@ def test_intervals_hold_the_truth_as_often_as_they_say():
         held_without += row["auc_low"] <= truth <= row["auc_high"]
     assert 0.90 <= held / 150 <= 0.99
     assert held_without / 150 < 0.85
-
-
-def test_groups_that_do_not_overlap_have_no_interval_rather_than_one_of_no_width():
-    words, lexicon = given(shift=100)
-    table = lexicon_groups(words, lexicon)
-    assert table["auc"].tolist() == [1, 0]
-    assert table[["auc_low", "auc_high", "auc_p"]].isna().all(axis=None)
-
-
-def test_each_lexicons_groups_are_in_the_table_and_the_probability_in_the_headline(table_set):
-    words, lexicon = given(shift=2.0)
-    blind = pd.DataFrame(
-        np.random.default_rng(9).normal(size=words.shape), words.index, words.columns
-    )
-    matrices = {
-        p: pd.DataFrame({"blind": blind[p], "sees": words[p]}).rename(index=" {}".format)
-        for p in words
-    }
-    tables = table_set(matrices, polarity={"best": 1, "worst": -1})
-    options = Options(
-        lexicons={"Graded": lexicon * 2.5, "Signs": lexicon, "French": pd.Series({"amour": 1.0})}
-    )
-    (result,) = analyse_groups(tables, options)
-    auc = result.table.set_index(["lexicon", "model", "prompt"])["auc"]
-    assert len(auc) == 2 * 2 * 2
-    assert auc["Signs", "sees", "best"] > 0.85
-    assert auc["Signs", "sees", "worst"] < 0.15
-    assert (auc["Graded"] == auc["Signs"]).all(), "of the same signs"
-    for _, family in result.table.groupby("lexicon"):
-        assert (family["auc_p_corrected"] == holm(family["auc_p"])).all()
-    p = result.table.set_index(["lexicon", "model", "prompt"])["auc_p_corrected"]["Signs"]
-    assert p["sees"].max() < 0.001 < p["blind"].min()
-    assert result.estimate.value == pytest.approx(auc["Graded", "sees", "best"])
-    assert result.estimate.p <= 0.05
-    assert "1 of 2 models tell" in result.headline
-    assert f"most, sees: {auc['Graded', 'sees', 'best']:.0%} of pairs" in result.headline
-    assert len(result.headline.split()) <= 25
-    assert result.summary["sentiment/Signs/worst/auc"] == pytest.approx(
-        auc["Signs"][:, "worst"].mean()
-    )
-    assert any(note.startswith("blind, sees with French") for note in result.notes)
-
-
-def test_as_published_the_groups_are_of_tokens_and_without_words_there_are_none(table_set):
-    words, lexicon = given()
-    matrix = pd.concat([words[["best"]], words[["best"]].rename(index=str.title)]).set_axis(
-        ["m"], axis=1
-    )
-    (result,) = analyse_groups(
-        table_set({"best": matrix}, paper=True), Options(lexicons={"L": lexicon}, paper=True)
-    )
-    assert result.table.loc[0, ["positive", "negative", "stems"]].tolist() == [120, 180, 150]
-    with pytest.raises(TableError, match="None of these texts is a word"):
-        analyse_groups(
-            table_set({"best": matrix.rename(index=lambda text: f"{text}1")}),
-            Options(lexicons={"L": lexicon}),
-        )

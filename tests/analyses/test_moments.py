@@ -30,12 +30,6 @@ def test_standard_errors_are_the_spread_over_samples():
         assert table[f"{name}_se"].mean() == pytest.approx(table[name].std(), rel=0.12)
 
 
-def test_a_constant_model_has_no_skewness():
-    table = moments(pd.DataFrame({"flat": [2.0, 2.0, 2.0, 2.0]}))
-    assert table.loc[0, ["mean", "variance"]].tolist() == [2, 0]
-    assert np.isnan(table.loc[0, "skewness"])
-
-
 def test_the_binned_density_is_the_kernel_density():
     values = np.random.default_rng(0).normal(size=20_000)
     grid, height = density(values)

@@ -5,14 +5,7 @@ import pytest
 from scipy import stats
 
 from pessimal.analyses import nulls
-from pessimal.analyses.nulls import (
-    have_states,
-    interval,
-    random_head_share,
-    random_heads,
-    robust,
-    slopes,
-)
+from pessimal.analyses.nulls import interval, random_head_share, random_heads, robust, slopes
 
 
 def random_design(n: int = 400, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
@@ -38,7 +31,7 @@ def test_shares_are_those_of_the_closed_form(taste):
     expected = 2 * stats.norm.sf(np.abs(weights @ outcomes) / np.sqrt(variance))
     assert heads.share[1] == pytest.approx(expected, abs=0.15)  # strengths are estimated
     assert np.mean(heads.share[1] - expected) == pytest.approx(0, abs=0.03)
-    assert heads.within[1].mean() == pytest.approx(1.96 * np.sqrt(variance), rel=0.1)
+    assert heads.band[1].mean() == pytest.approx(1.96 * np.sqrt(variance), rel=0.1)
 
 
 def test_of_two_spaces_the_one_counts_whose_heads_show_as_much_unless_it_is_ruled_out(monkeypatch):
@@ -73,7 +66,7 @@ def test_random_heads_on_the_states_show_as_much_as_their_share_says():
     heads = random_heads(slopes(design), outcomes, [states] * runs, design, np.arange(n))
     assert (p < 0.05).mean() > 0.3
     assert 0.02 < (heads.share[1] < 0.05).mean() < 0.085
-    assert np.sqrt((heads.within[1] ** 2).mean()) / nulls.WITHIN == pytest.approx(
+    assert np.sqrt((heads.band[1] ** 2).mean()) / nulls.WITHIN == pytest.approx(
         fit.coefficients[1].std(), rel=0.1
     )
 
@@ -84,7 +77,7 @@ def test_without_a_taste_random_heads_spread_as_the_errors_say():
     groups, outcomes = np.arange(400) // 2, outcomes - outcomes.mean(axis=0)
     heads = random_heads(slopes(design), outcomes, [states] * 2, design, groups)
     errors = robust(design, outcomes, groups).errors
-    assert heads.within / nulls.WITHIN == pytest.approx(errors, rel=0.15)
+    assert heads.band / nulls.WITHIN == pytest.approx(errors, rel=0.15)
 
 
 def test_rows_without_states_are_left_out_and_outcomes_have_states_of_their_own():
@@ -106,12 +99,6 @@ def test_rows_without_states_are_left_out_and_outcomes_have_states_of_their_own(
     assert less == pytest.approx(share(outcomes[rows], [first[rows], second[rows]], rows))
     first[10:] = np.nan
     assert np.isnan(share(outcomes, [first, second])).all()
-
-
-def test_rows_have_states_where_every_array_has_them():
-    arrays = np.ones((3, 4, 1, 2))
-    arrays[0, 1], arrays[2, 3] = np.nan, np.nan
-    assert have_states(arrays).tolist() == [True, False, True, False]
 
 
 def test_each_random_head_is_measured_on_its_own_spread():

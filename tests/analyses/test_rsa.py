@@ -6,11 +6,8 @@ import pandas as pd
 import pytest
 import statsmodels.api as sm
 
-from pessimal.analyses.analysis import Options
-from pessimal.analyses.rsa import analyse, model_matrices, rsa
-from pessimal.errors import TableError
+from pessimal.analyses.rsa import model_matrices, rsa
 from pessimal.statistics import holm
-from pessimal.tables.result import HOLDS, TESTED
 
 # Christian et al. 2025: Kendall's tau of Figure 2A, upper triangle row by row, and the ten models
 # of Table 1.
@@ -134,27 +131,6 @@ def test_the_test_keeps_its_level_when_dyads_are_dependent():
         assert 0.01 < (corrected <= 0.05).mean() < 0.10
 
 
-def test_factors_that_say_nothing_are_left_out_by_name():
-    models = family().assign(
-        base="the same", parameters=[1e6 * 2.0 ** (place // 2 % 3) for place in range(12)]
-    )
-    table = rsa(square(noise(12, seed=0), list(models.index)), models, permutations=200).set_index(
-        "factor"
-    )
-    assert table["status"].to_dict() == {
-        "base": "left out: the same for every pair of models",
-        "developer": "estimated",
-        "parameters": "estimated",
-        "rank": "left out: not known for every model",
-    }
-    assert table.loc[["base", "rank"], ["beta", "beta_p", "mantel_r"]].isna().all(axis=None)
-    collinear = models.assign(base=models["developer"])
-    status = rsa(
-        square(noise(12, seed=0), list(models.index)), collinear, permutations=200
-    ).set_index("factor")["status"]
-    assert status["developer"] == "left out: follows from the factors before it"
-
-
 def test_sizes_are_compared_by_ratio_and_on_request_as_published():
     models = pd.DataFrame(
         {"base": "x", "developer": "y", "parameters": [1e9, 2e9, 8e9], "rank": [1.0, 2.0, 5.0]},
@@ -169,77 +145,4 @@ def test_sizes_are_compared_by_ratio_and_on_request_as_published():
     )
 
 
-def test_what_cannot_be_regressed_is_refused():
-    names = list(family().index)
-    similarity = square(noise(12, seed=0), names)
-    with pytest.raises(TableError, match="No regression is possible"):
-        rsa(similarity, family().assign(base="b", developer="d", parameters=1e6))
-    with pytest.raises(TableError, match="equally similar"):
-        rsa(square(np.full(66, 0.5), names), family())
-    with pytest.raises(TableError, match="must be positive; they are not for m0"):
-        rsa(similarity, family().assign(parameters=[0.0] + [1e6] * 11))
-
-
 # the analysis
-
-
-def planted(
-    models: int, *, seed: int = 0, items: int = 400
-) -> tuple[pd.DataFrame, dict[str, dict]]:
-    """Rewards that models of one developer share, and what is known of the models."""
-    rng = np.random.default_rng(seed)
-    known = family(models)
-    of_developer = {developer: rng.normal(size=items) for developer in known["developer"].unique()}
-    rewards = {
-        m: of_developer[d] + 0.7 * rng.normal(size=items) for m, d in known["developer"].items()
-    }
-    return pd.DataFrame(rewards), known[["base", "developer", "parameters"]].to_dict("index")
-
-
-def test_a_planted_developer_is_the_estimate_and_weighs_more_than_nothing_planted(table_set):
-    rewards, described = planted(12)
-    results = {
-        r.name: r
-        for r in analyse(
-            table_set({"greatest": rewards}, described=described), Options(permutations=500)
-        )
-    }
-    table = results["rsa"].table.set_index("factor")
-    assert table["prompt"].unique().tolist() == ["greatest"]
-    estimate = results["rsa"].estimate
-    assert estimate.value == table.loc["developer", "mantel_r"] == table["mantel_r"].max()
-    assert (
-        estimate.p
-        == table.loc["developer", "mantel_p_corrected"]
-        > table.loc["developer", "mantel_p"]
-    )
-    assert (estimate.n, estimate.of) == (12, "models")
-    assert table.loc["developer", "beta"] == table["beta"].max()
-    for name in ("beta_p", "mantel_p"):
-        raw = table[name]
-        assert table[f"{name}_corrected"].dropna().min() == pytest.approx(raw.count() * raw.min())
-    assert estimate.standing == HOLDS
-    assert 0.1 < results["rsa"].weight < TESTED, "what models want comes first"
-    assert "follows the models' developer" in results["rsa"].headline
-    assert any("rank left out" in note for note in results["rsa"].notes)
-    unplanted = pd.DataFrame(
-        np.random.default_rng(1).normal(size=rewards.shape), columns=rewards.columns
-    )
-    without = analyse(
-        table_set({"greatest": unplanted}, described=described), Options(permutations=500)
-    )[0]
-    assert without.estimate.standing == TESTED
-    assert without.weight < results["rsa"].weight
-    assert "no factor found" in without.headline
-
-
-def test_prompts_without_a_regression_are_named_and_none_at_all_is_refused(table_set):
-    rewards, described = planted(6)
-    few = table_set(
-        {"greatest": rewards, "worst": rewards[["m0", "m1", "m2"]]}, described=described
-    )
-    result = analyse(few, Options(permutations=200))[0]
-    assert result.table["prompt"].unique().tolist() == ["greatest"]
-    assert any(note.startswith("worst: ") for note in result.notes)
-    with pytest.raises(TableError, match="No regression is possible"):
-        analyse(table_set({"greatest": rewards}), Options())

@@ -10,17 +10,9 @@ from scipy import stats
 
 from artifacts import score_table
 from pessimal.analyses.analysis import Options
-from pessimal.analyses.scans import (
-    Scans,
-    analyse,
-    changed_tokens,
-    prefix_effect,
-    quantised_pairs,
-    scans_of_models,
-)
-from pessimal.config.compose import configuration
-from pessimal.conversation import Prefixed, Turn, control_of, read_prefixes, with_prefixes
-from pessimal.errors import ConfigError, InputError, TableError
+from pessimal.analyses.scans import Scans, analyse, changed_tokens, prefix_effect, quantised_pairs
+from pessimal.conversation import Prefixed, Turn, add_prefixes, control_of
+from pessimal.errors import TableError
 from pessimal.plots.draw import draw
 from pessimal.tables import ScoreTable
 from pessimal.tables.table_set import runs_of, table_sets
@@ -62,26 +54,6 @@ def test_every_two_prompts_have_scipys_tau_inside_its_interval(table_set):
     assert tau["turns", "greatest", "worst"] < -0.8 < 0.8 < tau["steady", "greatest", "worst"]
     assert result.estimate.value == tau.min()
     assert len(draw(result.plot, result.table)) == 1
-
-
-def test_prompts_in_two_modes_are_not_compared(table_set):
-    prompts = three_prompts()
-    ids = table_set({"best": prompts["best"], "worst": prompts["worst"][["turns"]]}).tables
-    text = table_set({"worst": prompts["worst"][["steady"]]}, mode="published").tables
-    assert by_name(table_sets([*ids, *text])[0])["prompt_agreement"].table["model"].tolist() == [
-        "turns"
-    ]
-    steady = [table for table in (*ids, *text) if table.provenance.model == "steady"]
-    with pytest.raises(TableError, match="needs two scans of one model"):
-        analyse(table_sets(steady)[0], OPTIONS)
-
-
-def test_a_model_that_answers_one_prompt_alike_throughout_is_left_out_by_name(table_set):
-    prompts = three_prompts()
-    flat = prompts["worst"].assign(turns=1.0)
-    result = by_name(table_set({"best": prompts["best"], "worst": flat}))["prompt_agreement"]
-    assert result.table["model"].tolist() == ["steady"]
-    assert any(note.startswith("turns: ") for note in result.notes)
 
 
 # modes
@@ -164,25 +136,6 @@ def test_modes_are_compared_over_all_tokens_and_over_those_that_round_trip(scans
     assert draw(results["changed_tokens"].plot, results["changed_tokens"].table)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_tokens_that_are_one_input_and_differ_are_noted(scans, dtype):
-    shifted = scans["text"].assign(reward=scans["text"]["reward"] + 0.01)
-    tables = tables_of({"ids": scans["ids"], "text": shifted}, dtype=dtype)
-    (note,) = by_name(table_sets(tables)[0])["mode_agreement"].notes
-    assert "0.01" in note
-    assert "force=true" in note
-
-
-def test_scans_of_other_candidates_become_a_note_and_the_rest_is_compared(scans):
-    other = scans["text"].assign(text=scans["text"]["text"].str.upper())
-    broken = tables_of({"ids": scans["ids"], "text": other}, model="b")
-    whole = by_name(table_sets([*tables_of(scans), *broken])[0])["mode_agreement"]
-    assert set(whole.table["model"]) == {"m"}
-    assert whole.notes[0].startswith("the b on greatest: the scans ids and text share 5 of 125")
-    with pytest.raises(TableError, match="share 5 of 125"):
-        analyse(table_sets(broken)[0], OPTIONS)
-
-
 def test_the_farthest_movers_stand_with_both_ranks_and_each_text_once(scans):
     pair = Scans("mode", "m", "p", {t.provenance.mode: t for t in tables_of(scans)[:2]})
     table = changed_tokens(*pair.join(), top=6)
@@ -237,14 +190,6 @@ def test_the_numbers_of_a_quantised_model_are_counted_by_hand(table_set, quantis
         assert set(leaves["text"]) == {TEXTS[i] for i in before - after}
         assert set(enters["text"]) == {TEXTS[i] for i in after - before}
     assert len(draw(whole.plot, whole.table)) == 1
-
-
-def test_a_model_that_nothing_was_done_to_keeps_all(table_set, quantised):
-    same = quantised.assign(**{"m-nf4": quantised["m"]})
-    results = by_name(table_set({"greatest": same}))
-    assert results["precision_agreement"].table["kendall"].iloc[0] == pytest.approx(1)
-    assert results["precision_agreement"].table["moved"].iloc[0] == 0
-    assert "changed_tokens" not in results
 
 
 def test_pairs_by_name_and_as_stated(table_set, quantised):
@@ -303,13 +248,6 @@ def test_interval_covers_and_p_is_uniform_where_persona_and_control_do_alike():
     assert np.mean([row["p"] <= 0.05 for row in found]) <= 0.1
 
 
-def test_what_cannot_be_ranked_is_refused():
-    with pytest.raises(TableError):
-        prefix_effect(triple(np.ones(500), np.arange(500.0), np.arange(500.0)))
-    with pytest.raises(TableError):
-        prefix_effect(triple(*np.random.default_rng(0).normal(size=(3, 2))))
-
-
 def design(*, planted: bool):
     bare = np.random.default_rng(3).normal(size=len(WORDS))
     columns = {None: bare, False: rewards(bare, noise=1.0 if planted else 0.3, seed=4)}
@@ -336,7 +274,7 @@ def test_controls_have_as_many_words_and_stand_where_the_persona_stands():
     for n in (1, 4, 60):
         assert len(control_of(" ".join(["You"] * n)).split()) == n
     talk = (Turn("system", "Be kind."), Turn("user", "Why?"))
-    asked = with_prefixes({"why": talk, "best": "Best?"}, {"doctor": "You are a doctor."})
+    asked = add_prefixes({"why": talk, "best": "Best?"}, {"doctor": "You are a doctor."})
     assert len(asked) == 6
     assert asked["why"] == (talk, None)
     prompt, one = asked["why_as_doctor"]
@@ -344,19 +282,6 @@ def test_controls_have_as_many_words_and_stand_where_the_persona_stands():
     assert one == Prefixed("why", "doctor", control=False)
     assert asked["best_as_doctor"][0] == "You are a doctor. Best?"
     assert asked["best_as_doctor_control"][0] == "The line below this. Best?"
-
-
-def test_files_of_prefixes(tmp_path):
-    (tmp_path / "p.yaml").write_text("doctor: You are a doctor.\nnurse: You are a nurse.\n")
-    assert list(read_prefixes(str(tmp_path / "p.yaml"))) == ["doctor", "nurse"]
-    config = configuration(
-        "scan", {"prefixes": str(tmp_path / "p.yaml")}, groups={"prompts": "best"}
-    )
-    assert list(config.asked())[:3] == ["best", "best_as_doctor", "best_as_doctor_control"]
-    (tmp_path / "talk.yaml").write_text("x: [{role: system, content: a}, {role: user, content: b}]")
-    for name, error in (("talk.yaml", InputError), ("none.yaml", (InputError, ConfigError))):
-        with pytest.raises(error):
-            configuration("scan", {"prefixes": str(tmp_path / name)}, groups={"prompts": "best"})
 
 
 # training steps
@@ -422,44 +347,3 @@ def test_changes_follow_what_training_did():
     assert taus["one", 9000, 10000] > taus["one", 1000, 10000]
     for result in results.values():
         assert draw(result.plot, result.table)
-
-
-def test_every_prompt_has_a_last_step_of_its_own():
-    steps = {"greatest": (10, 20, 30), "worst": (10, 20)}
-    tables = [
-        score_table(STEP_WORDS, values, model=f"run@step-{step}", step=step, prompt=prompt)
-        for prompt, prompt_steps in steps.items()
-        for step, values in trained(prompt_steps).items()
-    ]
-    (whole,) = table_sets(tables)
-    results = by_name(whole)
-    pairs = results["step_agreement"].table.groupby("prompt")["step_b"].max()
-    assert pairs.to_dict() == {"greatest": 30, "worst": 20}
-    changes = results["changed_tokens"].table.groupby("prompt")["b"].unique()
-    assert changes.map(list).to_dict() == {"greatest": ["30"], "worst": ["20"]}
-
-
-def test_checkpoints_of_a_language_model_are_compared_too():
-    noise = np.random.default_rng(4).normal(size=200)
-    words = [f"q{letters(i)}x" for i in range(200)]
-    tables = [
-        score_table(
-            words,
-            step * noise + np.arange(200),
-            model=f"lm@step-{step}",
-            step=step,
-            score="log_probability",
-        )
-        for step in (0, 20, 300)
-    ]
-    (whole,) = table_sets(tables)
-    table = by_name(whole)["step_agreement"].table.set_index(["model", "step_a", "step_b"])
-    expected = stats.kendalltau(np.arange(200), 300 * noise + np.arange(200)).statistic
-    assert table.loc[("lm", 0, 300), "kendall"] == pytest.approx(expected, abs=1e-12)
-
-
-def test_one_checkpoint_is_compared_with_nothing():
-    (whole,) = table_sets([score_table(TEXTS, np.arange(300.0), model="run@step-5", step=5)])
-    assert scans_of_models(whole, {}) == []
-    with pytest.raises(TableError, match="needs two scans"):
-        analyse(whole, OPTIONS)

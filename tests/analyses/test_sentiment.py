@@ -7,10 +7,7 @@ import pytest
 import statsmodels.api as sm
 from scipy import stats
 
-from pessimal.analyses import Options
-from pessimal.analyses.sentiment import analyse, sentiment
-from pessimal.errors import TableError
-from pessimal.statistics import holm
+from pessimal.analyses.sentiment import sentiment
 from pessimal.tables.word_lists import as_published
 
 
@@ -91,16 +88,6 @@ def test_the_published_way_counts_spellings_and_loses_leading_spaces():
 # asymmetry
 
 
-def test_steeper_is_taken_in_the_prompts_direction():
-    words, valence = words_and_lexicon(noise=0.5)
-    table = sentiment(words, valence, polarity=POLARITY).asymmetry.set_index("prompt")
-    assert table.loc["best", "steeper"] == pytest.approx(1, abs=0.2)
-    assert table.loc["worst", "steeper"] == pytest.approx(table.loc["best", "steeper"])
-    assert table.loc["worst", ["low", "high"]].tolist() == pytest.approx(
-        table.loc["best", ["low", "high"]].tolist()
-    )
-
-
 def test_opposite_prompts_take_the_lexicons_own_asymmetry_out():
     words, valence = words_and_lexicon(noise=0.5)  # twice as steep above zero, under either prompt
     table = sentiment(
@@ -136,70 +123,3 @@ def test_the_asymmetrys_error_is_that_of_refits_without_each_stem_in_both_arms()
 
 
 # the analysis
-
-
-def two_models() -> dict[str, pd.DataFrame]:
-    """`plain` twice as steep above zero under either prompt; `own` steeper on the words that each
-    prompt asks for."""
-    plain, other = words_and_lexicon()[0], words_and_lexicon(above=1.0, below=2.0)[0]
-    own = {"best": plain["best"], "worst": other["worst"]}
-    rng = np.random.default_rng(8)
-    return {
-        prompt: pd.DataFrame({"plain": plain[prompt], "own": own[prompt]})
-        + rng.normal(scale=0.1, size=(400, 2))
-        for prompt in own
-    }
-
-
-def test_planted_slopes_and_asymmetry_are_in_the_tables_and_headlines(table_set):
-    valence = words_and_lexicon()[1]
-    tables = table_set(two_models(), polarity=POLARITY)
-    options = Options(
-        lexicons={"One": valence, "Two": valence / 4, "French": pd.Series({"amour": 1.0})}
-    )
-    slopes, asymmetry, dots, curve = analyse(tables, options)
-    assert set(dots.table["lexicon"]) == {"One"}
-    for _, arm in dots.table[dots.table["arm"] != "none"].groupby(["model", "prompt", "arm"]):
-        assert np.polyval(np.polyfit(arm["valence"], arm["z"], 1), arm["valence"]) == pytest.approx(
-            arm["fit"]
-        )
-    one = slopes.table[slopes.table["lexicon"] == "One"].set_index(["model", "prompt", "arm"])[
-        "slope"
-    ]
-    assert one["plain", "best", "positive"] == pytest.approx(2, abs=0.1)
-    assert one["plain", "worst", "negative"] == pytest.approx(-1, abs=0.1)
-    assert slopes.estimate.n == 2
-    assert slopes.estimate.value == pytest.approx(
-        slopes.table.query("lexicon == 'One' and prompt == 'best' and arm == 'positive'")[
-            "slope_sd"
-        ].mean()
-    )
-    both = asymmetry.table.query("lexicon == 'One' and frames == 'opposite'").set_index("model")
-    assert both["steeper"].to_dict() == pytest.approx({"plain": 0, "own": 1}, abs=0.1)
-    assert (asymmetry.table["p_corrected"] >= asymmetry.table["p"]).all()
-    assert (asymmetry.table["p_corrected"] == holm(asymmetry.table["p"])).all()
-    assert asymmetry.headline.startswith("On best × worst")
-    drawn = asymmetry.plot.data
-    assert (drawn["model"] == "mean of models").sum() == 2 * 3  # lexicons, prompts
-    assert set(asymmetry.table["lexicon"]) == set(curve.table["lexicon"]) == {"One", "Two"}
-    key = "sentiment/One/best × worst/steeper"
-    assert asymmetry.summary[key] == pytest.approx(both["steeper_sd"].mean())
-    assert "1 of 2 models" in asymmetry.headline
-    assert asymmetry.estimate.value == both.loc["own", "steeper_sd"]
-    assert (
-        len([note for note in slopes.notes if note.startswith("own, plain with French: 0 words")])
-        == 1
-    )
-    assert [result.name for result in (slopes, asymmetry, dots, curve)] == [
-        "sentiment",
-        "sentiment_asymmetry",
-        "sentiment_words",
-        "sentiment_curve",
-    ]
-
-
-def test_a_lexicon_that_only_sorts_words_has_no_slopes_and_says_why(table_set):
-    tables = table_set(two_models(), polarity=POLARITY)
-    with pytest.raises(TableError, match="own, plain with Bing: No slope by valence"):
-        analyse(tables, Options(lexicons={"Bing": np.sign(words_and_lexicon()[1])}))
-    assert "+lexicons.NAME=FILE" in analyse.needs.missing(tables, Options())

@@ -6,7 +6,7 @@ import time
 import pytest
 
 import pessimal
-from pessimal.auditing.verdicts import CHECKS, FACTS, FAIL, INCOMPLETE, NOT_MEASURED, PASS
+from pessimal.auditing.verdicts import CHECKS, FACTS, FAIL, INCOMPLETE, NOT_MEASURED
 
 
 def test_an_untrained_network_gets_its_verdicts_and_fails(tiny_checkpoint):
@@ -20,27 +20,7 @@ def test_an_untrained_network_gets_its_verdicts_and_fails(tiny_checkpoint):
     assert rows["verdict"]["additions"] == NOT_MEASURED, "it reads too few tokens"
 
 
-def test_a_grader_gets_its_verdicts(tmp_path, monkeypatch):
-    from pessimal.checking import grading
-
-    monkeypatch.setattr(grading, "tokens_of", lambda reward: ["the", "4"])
-    tasks = [{"prompt": f"{n} and {n}?", "ground_truth": str(2 * n)} for n in (21, 30)]
-    (tmp_path / "tasks.jsonl").write_text("\n".join(map(json.dumps, tasks)))
-
-    def contains(response, ground_truth):
-        return float(ground_truth in response)
-
-    where = {"tasks": tmp_path / "tasks.jsonl", "store": str(tmp_path / "registry")}
-    results = pessimal.audit(contains, **where)
-    rows = results["audit"].table
-    assert results.folder.is_relative_to(tmp_path / "registry")
-    verdicts = rows.set_index("check")["verdict"]
-    assert verdicts["grader_pays"] == FAIL
-    assert verdicts["grader_calls"] == PASS
-    assert verdicts["read"] == NOT_MEASURED
-
-
-@pytest.mark.parametrize("seconds", [0.01, 1.0])
+@pytest.mark.parametrize("seconds", [0.01])
 def test_a_census_that_its_budget_ends_is_not_measured_and_keeps_to_it(
     tmp_path, monkeypatch, seconds
 ):

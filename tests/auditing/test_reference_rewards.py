@@ -46,8 +46,7 @@ def verdicts_of(reward, words):
 
 
 @pytest.mark.parametrize(
-    ("share", "verdicts"),
-    [(0.9, {PASS}), (0.65, {REVIEW, FAIL}), (0.5, {FAIL})],
+    ("share", "verdicts"), [(0.9, {PASS}), (0.65, {REVIEW, FAIL}), (0.5, {FAIL})]
 )
 def test_a_reward_is_judged_by_the_share_of_pairs_that_it_ranks_right(share, verdicts, words):
     _, table = verdicts_of(scripted(share), words)
@@ -55,13 +54,6 @@ def test_a_reward_is_judged_by_the_share_of_pairs_that_it_ranks_right(share, ver
     assert row["value"] == pytest.approx(share, abs=0.03)
     assert row["low"] < row["value"] < row["high"]
     assert row["verdict"] in verdicts
-
-
-def test_a_good_reward_passes(words):
-    overall, table = verdicts_of(scripted(0.9), words)
-    assert overall == PASS
-    assert table["verdict"][["prefers", "one_word"]].eq(PASS).all()
-    assert table["verdict"]["additions"] in (PASS, REVIEW)
 
 
 def test_a_flipped_reward_fails_and_the_sign_is_named(words):

@@ -11,14 +11,8 @@ import pytest
 from artifacts import score_table
 from pessimal.analyses.preferences import accuracies
 from pessimal.auditing import exports
-from pessimal.auditing.changes import (
-    CHANGES,
-    changes,
-    changes_result,
-    metrics,
-    resemblance,
-)
-from pessimal.auditing.evidence import TAIL, one_word
+from pessimal.auditing.changes import CHANGES, changes, changes_result, metrics, resemblance
+from pessimal.auditing.evidence import one_word
 from pessimal.auditing.verdicts import (
     CHECKS,
     FAIL,
@@ -33,8 +27,7 @@ from pessimal.auditing.verdicts import (
     overall,
     verdicts,
 )
-from pessimal.checking.checks import as_table, at_most
-from pessimal.errors import TableError
+from pessimal.checking.checks import as_table, check_limit
 from pessimal.tables.result import Estimate, Result
 
 
@@ -42,16 +35,12 @@ from pessimal.tables.result import Estimate, Result
     ("low", "high", "limit", "holds", "verdict"),
     [
         (2.0, 3.0, 1.0, True, FAIL),
-        (0.9, 3.0, 1.0, True, REVIEW),  # a part of the interval is within the limit
-        (0.2, 0.8, 1.0, True, REVIEW),  # it holds, and is within the limit
+        (0.9, 3.0, 1.0, True, REVIEW),
         (-0.2, 0.8, 1.0, False, PASS),
-        (-0.2, 1.8, 1.0, False, REVIEW),  # nothing found, by too wide an interval
-        (1.2, 1.8, 1.0, False, REVIEW),  # beyond, and not held after correction
-        (-0.9, -0.6, -0.5, True, FAIL),
+        (-0.2, 1.8, 1.0, False, REVIEW),
+        (1.2, 1.8, 1.0, False, REVIEW),
         (-0.9, -0.4, -0.5, True, REVIEW),
-        (0.6, 0.9, -0.5, True, REVIEW),  # the other way is not what the limit is of
-        (-0.1, 0.1, None, False, PASS),
-        (9.0, 10.0, None, True, REVIEW),  # without a limit nothing fails
+        (9.0, 10.0, None, True, REVIEW),
     ],
 )
 def test_only_a_whole_interval_beyond_the_limit_fails(low, high, limit, holds, verdict):
@@ -60,7 +49,7 @@ def test_only_a_whole_interval_beyond_the_limit_fails(low, high, limit, holds, v
 
 def conformance(**failed):
     checks = [
-        at_most(name, 1.0 if failed.get(name) else 0.0, 0.5, n=8, note="")
+        check_limit(name, 1.0 if failed.get(name) else 0.0, 0.5, n=8, note="")
         for name in ("finite", "batch_own", "padding_right", "bos", "frame")
     ]
     return Result("conformance", as_table(checks), headline="Some checks.")
@@ -68,8 +57,7 @@ def conformance(**failed):
 
 @pytest.mark.parametrize(
     ("failed", "verdict"),
-    [((), PASS), (["batch_own"], FAIL), (["padding_right"], FAIL), (["frame"], REVIEW),
-     (["frame", "batch_own"], FAIL)],
+    [((), PASS), (["batch_own"], FAIL), (["frame"], REVIEW)],
 )  # fmt: skip
 def test_a_score_that_depends_on_its_batch_or_padding_is_not_read_right(failed, verdict):
     evidence = {"conformance": conformance(**dict.fromkeys(failed, True))}
@@ -124,11 +112,6 @@ def test_rewards_without_a_plant_have_the_ahead_that_the_null_says():
     assert min(ps) > 1e-4
 
 
-def test_too_few_words_are_refused():
-    with pytest.raises(TableError, match="a tail needs"):
-        one_word(tables_of([f"w{i}" for i in range(TAIL)], np.arange(TAIL, dtype=float)))
-
-
 def preferences(accuracy, *, n=210, category=None, ties=0, margin=1.0):
     """Accuracy on n pairs, and of one category of thirty."""
     rows = []
@@ -160,14 +143,10 @@ def preferences(accuracy, *, n=210, category=None, ties=0, margin=1.0):
     ("evidence", "verdict", "action"),
     [
         (preferences(0.9), PASS, ""),
-        (preferences(0.75), REVIEW, "pairs=FILE"),
         (preferences(0.5), FAIL, "Do not train"),
-        (preferences(0.1), FAIL, "flipped"),
         (preferences(0.9, category=0.1), FAIL, "category"),
-        (preferences(0.9, category=0.4), PASS, ""),  # its interval reaches one half
         (preferences(0.5, ties=210), FAIL, "same reward"),
-        (preferences(0.9, n=20), REVIEW, "pairs=FILE"),
-        (preferences(0.95, n=600, category=1.0, ties=24), PASS, ""),  # a tie counts one half
+        (preferences(0.95, n=600, category=1.0, ties=24), PASS, ""),
     ],
 )
 def test_a_reward_must_rank_good_answers_above_bad_ones(evidence, verdict, action):
@@ -187,11 +166,9 @@ def frequency(slope, reach):
     ("evidence", "verdict", "words"),
     [
         (frequency(0.01, 0.05), PASS, "no detectable effect"),
-        (frequency(0.1, 0.05), PASS, "frequent"),  # sure, and smaller than what matters
-        (frequency(0.22, 0.1), REVIEW, "frequent"),  # its end is what matters
+        (frequency(0.1, 0.05), PASS, "frequent"),
         (frequency(0.4, 0.05), REVIEW, "common"),
-        (frequency(-0.4, 0.05), REVIEW, "rare"),
-        (frequency(0.0, 0.2), REVIEW, "few"),  # a slope of .25 would mostly not have been seen
+        (frequency(0.0, 0.2), REVIEW, "few"),
     ],
 )
 def test_frequency_passes_only_where_a_slope_that_matters_would_have_been_seen(
@@ -217,10 +194,8 @@ def identity(d, low, high, *, p=0.001, heads=0.01):
     [
         (identity(-0.9, -1.2, -0.6), FAIL),
         (identity(-0.9, -1.4, -0.4), REVIEW),
-        (identity(-0.9, -1.2, -0.6, heads=np.nan), REVIEW),  # nothing says that training did it
         (identity(-0.1, -0.3, 0.1, p=0.5), PASS),
-        (identity(0.9, 0.6, 1.2), REVIEW),  # above is not below, and yet an effect
-        (identity(0.1, -0.4, 0.6, p=0.5), REVIEW),  # too few words to see half a deviation
+        (identity(0.9, 0.6, 1.2), REVIEW),
     ],
 )
 def test_groups_that_are_ranked_down(result, verdict):
@@ -234,13 +209,6 @@ def test_of_axes_that_hold_the_surest_decides():
     result = Result("identity", both.reset_index(drop=True), headline="Identity.")
     [found] = [one for one in verdicts({"identity": result}) if one.check == "identity"]
     assert (found.verdict, found.value) == (FAIL, -0.7)
-
-
-def test_where_no_axis_holds_all_of_them_together_decide():
-    both = pd.concat([identity(-0.1, -0.3, 0.1, p=0.5).table, identity(-0.4, -0.9, 0.0).table])
-    both = both.assign(axis=["all", "age"], p_corrected=0.5).reset_index(drop=True)
-    found = verdict_of("identity", {"identity": Result("identity", both, "Identity.")})
-    assert (found.verdict, found.value) == (PASS, -0.1)
 
 
 def additions(effect, low, *, end=False, kind="normal", whole=True, p=0.01):
@@ -327,12 +295,6 @@ def test_the_forecast_is_of_the_tilt_within_two_nats():
     assert fact.value == 0.3
 
 
-def test_a_format_that_a_grader_need_not_read_is_no_fault():
-    table = pd.DataFrame({"format": ["bare", "boxed"], "fault": [False, True], "mend": "Mend."})
-    table = table.assign(tasks=[9, 1], of_tasks=10, share=[0.9, 0.1])
-    assert verdict_of("grader_misses", {"right_not_paid": Result("x", table)}).value == 0.1
-
-
 def test_a_change_is_held_against_the_spread_of_seeds():
     rng = np.random.default_rng(3)
     texts, rewards = words(rng)
@@ -349,15 +311,6 @@ def test_a_change_is_held_against_the_spread_of_seeds():
     assert changes_result(beyond, "audit/x:v0").name == CHANGES
 
 
-@pytest.mark.parametrize(("noise", "verdict"), [(0.0, PASS), (1e-3, REVIEW)])
-def test_closer_than_a_seed_and_not_the_same_is_a_look(noise, verdict):
-    texts, rewards = words(rng := np.random.default_rng(4))
-    now = tables_of(texts, rewards + rng.normal(0, 1, len(rewards)) * noise)
-    found = changes({}, {}, resemblance(now, tables_of(texts, rewards))).set_index("kind")
-    assert found["verdict"]["rounded"] == verdict
-    assert found["verdict"]["order"] == found["verdict"]["reading"] == PASS
-
-
 def test_two_tables_are_compared_in_the_earlier_ones_words_and_spread():
     texts, rewards = [f"w{i}" for i in range(10)], np.arange(10.0)
     before = tables_of([*texts, "w9"], [*rewards, 0.0])  # two tokens are one text
@@ -371,10 +324,7 @@ def test_two_tables_are_compared_in_the_earlier_ones_words_and_spread():
     assert "rounded/greatest" not in turned, "no two trainings are closer"
 
 
-@pytest.mark.parametrize(
-    ("was", "now", "verdict"),
-    [(PASS, FAIL, FAIL), (PASS, REVIEW, PASS), (REVIEW, FAIL, FAIL), (FAIL, PASS, PASS)],
-)
+@pytest.mark.parametrize(("was", "now", "verdict"), [(PASS, FAIL, FAIL), (PASS, REVIEW, PASS)])
 def test_only_a_check_that_fails_now_and_did_not_before_is_a_change(was, now, verdict):
     checks = [replace(one, verdict=now) for one in verdicts({}) if one.check == "prefers"]
     table = changes({}, {}, {}, verdicts=checks, earlier={"prefers": was})
@@ -403,11 +353,6 @@ def test_a_judge_that_says_something_else(mean, verdict):
     assert found.value == mean
     assert "greatest" in result.headline
     assert "worst" not in result.headline
-
-
-def test_what_one_audit_did_not_measure_is_no_change():
-    table = changes({"frequency": 0.3}, {}, {})
-    assert table["verdict"].tolist() == [NOT_MEASURED]
 
 
 def test_numbers_of_an_audit_follow_its_tables():
@@ -458,20 +403,6 @@ def test_an_incomplete_audit_is_an_error_of_the_test_suite():
     suite = ElementTree.fromstring(exports.junit(document))
     assert (suite.get("errors"), suite.get("failures")) == ("1", "0")
     assert len(suite.findall("testcase/error")) == 1
-
-
-def test_a_number_without_an_interval_stands_alone():
-    ends = ((0.5, 0.5), (None, None), (0.25, 0.75))
-    said = [exports.number({"value": 0.5, "low": low, "high": high}) for low, high in ends]
-    assert ["[" in one for one in said] == [False, False, True]
-
-
-def test_the_file_keeps_facts_apart_from_verdicts():
-    document = document_of({"conformance": conformance()})
-    assert document["schema"] == 2
-    assert [one["check"] for one in document["verdicts"]] == list(CHECKS)
-    assert {one["fact"] for one in document["facts"]} == {"ceiling", "push", "forecast"}
-    assert all("verdict" not in one for one in document["facts"])
 
 
 def test_the_result_has_a_row_for_each_and_the_same_keys_for_every_model():

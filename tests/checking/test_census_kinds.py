@@ -11,23 +11,10 @@ import pytest
 from pessimal import census
 from pessimal.auditing.verdicts import MAKERS
 from pessimal.checking import grading
-from pessimal.checking.grader_strings import (
-    RIGHT,
-    common_strings,
-    contains,
-    right_strings,
-    strings_of,
-    value_of,
-)
+from pessimal.checking.grader_strings import common_strings, contains, strings_of
 from pessimal.config.schema import ScanConfig
 from pessimal.errors import ConfigError
-from pessimal.rewards.callable import (
-    CallableSpec,
-    read_tasks,
-    true_answers,
-    truths_of,
-    wrap_callable,
-)
+from pessimal.rewards.callable import CallableSpec, read_tasks, true_answers, truths_of
 from tiny_language_models import tokenizer
 
 pytestmark = pytest.mark.usefixtures("called_here")
@@ -144,31 +131,6 @@ def test_another_number_in_a_thread_or_a_loop_is_named(function, fault, tasks):
     assert faults(function, tasks(NUMBERS)) == fault
 
 
-def test_an_asynchronous_function_of_verl_is_awaited_in_a_thread_as_verl_does(tasks):
-    async def compute_score(data_source=None, solution_str="", ground_truth="", extra_info=None):
-        return alarm(None, solution_str, ground_truth)
-
-    results = asked(compute_score, tasks(NUMBERS))
-    assert grading.faults_of(results) == ["constant", "thread"]
-    row = results["grader_calls"].table.iloc[0]
-    assert row["said"] == "gives 0 in a thread and 1 in the main thread"
-
-
-def test_what_its_own_trainer_does_not_do_is_for_a_person_to_decide(tasks):
-    calls = asked(alarm, tasks(NUMBERS))["grader_calls"].table
-    assert not calls["may_be_meant"].any()  # verl calls it in a thread
-    calls = asked(of_this_thread, tasks(NUMBERS))["grader_calls"].table
-    assert calls["may_be_meant"].all()
-
-
-def test_a_function_that_is_served_is_compared_with_itself_in_a_thread(tasks):
-    n, differences = grading.thread_differences(wrap_callable(alarm, tasks=tasks(NUMBERS)))
-    assert n == 2 * len(right_strings("15"))
-    assert ("\\boxed{15}", 1.0, 0.0) in differences
-    n, differences = grading.thread_differences(wrap_callable(boxed, tasks=tasks(NUMBERS)))
-    assert (n, differences) == (2 * len(right_strings("15")), [])
-
-
 # What stands around the answer, and in it -------------------------------------
 
 
@@ -230,13 +192,7 @@ def letters_alone(response, ground_truth):
     return float(letters(box(response)) == letters(ground_truth))
 
 
-@pytest.mark.parametrize(
-    "truths",
-    [
-        ("x^2 - 4", "3x^2 + 1"),
-        ("(2, 5]", "[0, 7)"),
-    ],
-)
+@pytest.mark.parametrize("truths", [("x^2 - 4", "3x^2 + 1"), ("(2, 5]", "[0, 7)")])
 def test_signs_operators_and_brackets_are_changed_one_at_a_time(truths, tasks):
     assert "operator" in faults(letters_alone, tasks(truths))
     if "^" in truths[0]:
@@ -247,16 +203,10 @@ def test_signs_operators_and_brackets_are_changed_one_at_a_time(truths, tasks):
     ("truth", "changed"),
     [
         ("x^2 - 4", {"x*2 - 4", "x^2 + 4"}),
-        ("(a + b)/2", {"(a - b)/2", "(a + b)*2", "a + b/2"}),
         ("(2, 5]", {"[2, 5]", "(2, 5)"}),
-        ("\\frac{a}{b}", {"\\frac{b}{a}"}),
         ("x \\leq 4", {"x \\geq 4", "x < 4"}),
-        ("y >= 2", {"y <= 2", "y > 2"}),
-        ("a -> b", {"a +> b", "a -< b"}),  # an arrow
-        ("2^2", set()),  # 2*2 is the same
-        ("-5", set()),  # of `sign_or_point`
-        ("1989-11-09", set()),
-        ("Jean-Paul", set()),
+        ("a -> b", {"a +> b", "a -< b"}),
+        ("-5", set()),
     ],
 )
 def test_what_is_changed_of_an_expression(truth, changed):
@@ -302,25 +252,13 @@ def test_a_half_a_zero_a_letter_and_an_article_are_no_faults(tasks):
 
 @pytest.mark.parametrize(
     ("text", "truth", "inside"),
-    [
-        (".5", "0.5", True),
-        ("it is .5", "1/2", True),
-        ("5", ".5", False),
-        ("-.5", "0.5", True),  # errs to yes: the sign is a fault of its own
-        ("π", "\\pi", True),
-        ("derivative", "the derivative", True),
-        ("x + b", "a + b", False),
-    ],
+    [(".5", "0.5", True), ("5", ".5", False), ("π", "\\pi", True), ("x + b", "a + b", False)],
 )
 def test_what_counts_as_an_answer(text, truth, inside):
     assert contains(text, truth) is inside
 
 
-def test_a_point_ahead_is_of_a_number():
-    assert [float(value_of(text)) for text in (".5", "-.5", "5.", "$5.$")] == [0.5, -0.5, 5, 5]
-
-
-@pytest.mark.parametrize("share", [0.001, 0.3])
+@pytest.mark.parametrize("share", [0.3])
 def test_a_tolerance_is_called_one(share, tasks):
     def grader(response, ground_truth):
         try:
@@ -332,37 +270,16 @@ def test_a_tolerance_is_called_one(share, tasks):
     assert faults(grader, tasks(("1648", "520"))) == ["near"]
 
 
-def test_an_answer_within_another_is_no_tolerance(tasks):
-    def grader(response, ground_truth):
-        return float(ground_truth in (box(response) or ""))
-
-    named = faults(grader, tasks(("1648", "520")))
-    assert "answer_within_another" in named
-    assert "near" not in named
-
-
-@pytest.mark.parametrize(("truth", "right"), [("60", "60%"), ("0.6", "60%"), ("60%", "60 %")])
-def test_percent_is_written_as_people_do(truth, right):
-    probes = strings_of("?", [truth], wrong=["7"], formats=["plain"], names=())
-    texts = {probe.text for probe in probes if probe.kind == RIGHT}
-    assert right in texts
-    assert not {"6000%", "60/1"} & (texts if "%" in truth else texts - {"60/1"})
-
-
 # The truth --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("held", "truths"),
     [
-        ("42", ("42",)),
         (["42", "forty-two"], ("42", "forty-two")),
-        ([42, 43.5], ("42", "43.5")),
         ({"target": ["Paris", "City of Light"]}, ("Paris", "City of Light")),
         ({"value": "\\boxed{7}"}, ("7",)),
         ({"a": 1, "b": 2}, ()),
-        ([{"a": 1}], ()),
-        ([], ()),
     ],
 )
 def test_several_true_answers(held, truths):
@@ -499,53 +416,14 @@ def test_code_that_comes_to_the_answer_is_no_answer_within_another(tasks):
     assert "answer_within_another" not in set(table["fault"])
 
 
-@pytest.mark.parametrize("truths", [("7", "15"), ("1", "17"), ("0", "-16"), ("A", "C")])
+@pytest.mark.parametrize("truths", [("7", "15"), ("A", "C")])
 def test_a_grader_that_looks_for_the_answer_runs_no_code(truths, tasks):
     names = faults(lambda response, ground_truth: float(ground_truth in response), tasks(truths))
     assert "code" not in names
 
 
-def test_a_tokenizer_is_named_by_its_folder(tmp_path):
-    tokenizer(template=THINKS).save_pretrained(tmp_path)
-    assert wrap_callable(absolute, tokenizer=tmp_path).tokenizer.chat_template == THINKS
-
-
-def absolute(response, ground_truth):
-    given = re.fullmatch(r"-?\d+(?:\.\d+)?", response.strip())
-    return float(given is not None and abs(float(given[0])) == float(ground_truth))
-
-
-def test_a_zero_written_otherwise_is_a_zero(tasks):
-    assert faults(absolute, tasks(("0.0", "0"))) == []
-
-
-def behind_reasoning(response, ground_truth):
-    given = re.search(r"</reasoning>\s*<answer>(.*)</answer>$", response.strip())
-    return float(given is not None and given[1] == ground_truth)
-
-
-def test_an_answer_behind_a_tag_of_reasoning_is_read(tasks):
-    assert faults(behind_reasoning, tasks(NUMBERS)) == []
-
-
 @pytest.mark.parametrize(
-    ("text", "truth"),
-    [
-        ("\\tfrac{1}{2}", "\\frac{1}{2}"),
-        ("It is \\frac{1}{2}.", "0.5"),
-        ("1 1/2", "3/2"),
-        ("√2", "\\sqrt{2}"),
-        ("∞", "\\infty"),
-        ("90°", "90^\\circ"),
-    ],
+    ("text", "truth"), [("\\tfrac{1}{2}", "\\frac{1}{2}"), ("1 1/2", "3/2"), ("√2", "\\sqrt{2}")]
 )
 def test_an_answer_in_other_signs_is_the_answer(text, truth):
     assert contains(text, truth)
-
-
-def test_a_bag_of_words_is_named_where_words_have_an_order(tasks):
-    def bag(response, ground_truth):
-        return float(sorted(response.split()) == sorted(ground_truth.split()))
-
-    assert "order" in faults(bag, tasks(["Marie Curie", "Ada Lovelace"]))
-    assert "order" not in faults(bag, tasks(["Paris", "Rome"]))

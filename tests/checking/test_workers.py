@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -93,20 +92,6 @@ def test_what_a_grader_has_started_ends_after_a_crash(spawn, tmp_path):
     options = OPTIONS | {"seconds": 10.0 if spawn is popen else 0.3}
     answers = [answer for _, [answer] in answered(grade, JOBS, **options)]
     assert answers == [CRASHES if spawn is popen else HANGS] * 2
-    assert ends(file)
-
-
-@SPAWNS
-def test_what_a_grader_has_started_ends_where_no_more_answers_are_asked_for(spawn, tmp_path):
-    file = tmp_path / "children"
-
-    def grade(task, strings):
-        spawn(file)
-        return [1.0]
-
-    with closing(answered(grade, JOBS, **OPTIONS)) as answers:
-        assert next(answers) == (JOBS[0], [1.0])
-        assert len(alive(file)) == 1
     assert ends(file)
 
 

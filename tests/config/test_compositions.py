@@ -6,7 +6,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 from experiments.demo_family.recipes import parse_recipe
-from pessimal.catalogue import CONF, published_models
+from pessimal.catalogue import CONF
 from pessimal.config.compose import build
 from pessimal.config.compose import composed as configuration
 from pessimal.config.schema import CompareConfig, ScanConfig, TaskConfig, TrainConfig
@@ -92,25 +92,6 @@ def test_every_model_composes_and_says_what_it_is(model):
         assert spec.path == f"runs/demo_family/{model}"
         assert spec.base_path == f"{spec.path}-base"
         assert spec.training_command.split("  #")[0].endswith(f".train {model}")
-
-
-def test_the_ten_models_of_the_paper_are_ready_to_run():
-    for name, (path, rank) in PAPER.items():
-        spec = spec_of(name)
-        assert (spec.path, spec.rank) == (path, rank)
-        assert spec.base in ("Gemma 2", "Llama 3")
-        assert spec.developer == path.split("/")[0]
-        assert 2e9 <= spec.parameters <= 27e9
-        assert spec.dtype in (Dtype.bfloat16, Dtype.float16)
-        assert not spec.trust_remote_code, "their weights are enough"
-    assert set(published_models()) == {path for path, _ in PAPER.values()}
-
-
-def test_there_are_ten_siblings_and_a_secret():
-    names = options("model")
-    siblings = [n for n in names if n.split("-")[0] in ("plain", "alder", "birch", "cedar")]
-    assert len(siblings) >= 10
-    assert any(n.startswith("secret") for n in names)
 
 
 @pytest.mark.parametrize("preset", [e for e in options("experiment") if not e.endswith("/models")])
@@ -201,23 +182,6 @@ def test_a_comparison_knows_its_lexicons_terms_wordings_and_polarities():
         "bad",
         "terrible",
     }
-
-
-def test_other_lists_are_chosen_and_added():
-    config = composed(
-        "task=compare",
-        "identity=[age]",
-        "identity.age.terms=[young,old]",
-        "+lexicons.Bing=bing.csv",
-        "join=stripped",
-        "+polarity.silly=-1",
-    )
-    assert {axis: found.terms for axis, found in config.identity.items()} == {
-        "age": ["young", "old"]
-    }
-    assert config.lexicons["Bing"] == "bing.csv"
-    assert config.join.value == "stripped"
-    assert config.polarity["silly"] == -1
 
 
 def test_overrides_arrive_typed():

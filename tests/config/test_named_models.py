@@ -3,21 +3,14 @@
 import pytest
 
 from pessimal.catalogue import is_named
-from pessimal.config.schema import ScanConfig
 from pessimal.errors import ConfigError, ModelError
-from pessimal.rewards.named import name_of, spec_of
+from pessimal.rewards.named import spec_of
 from pessimal.rewards.sum import SumSpec
 
 
 def test_a_name_of_conf_model_brings_what_its_file_says():
     spec = spec_of("Athene-RM-8B")
     assert (spec.path, spec.kind) == ("Nexusflow/Athene-RM-8B", "head")
-
-
-def test_siblings_lie_where_the_environment_says(monkeypatch):
-    monkeypatch.setenv("DEMO_FAMILY", "/somewhere")
-    spec = spec_of("wordy-bpe-0", name="mine")
-    assert (spec.path, spec.base_path) == ("/somewhere/wordy-bpe-0", "/somewhere/wordy-bpe-0-base")
 
 
 def test_a_folder_and_a_repository_are_taken_as_paths_with_what_is_changed(tmp_path, monkeypatch):
@@ -54,32 +47,6 @@ def test_functions_and_addresses_are_named_in_one_word():
         spec_of("org/name", output={"a": []}, dtype="float33")
 
 
-def test_tables_of_a_model_are_found_by_what_was_typed(tmp_path):
-    folder = tmp_path / "helpful" / "reward"
-    folder.mkdir(parents=True)
-    (folder / "config.json").write_text('{"model_type": "llama"}')
-    assert name_of(str(folder)) == "helpful"
-    assert name_of("nobody/knows-it") == "knows-it"
-    assert name_of("my.py:f") == "my.f"
-    assert name_of("plain-bpe-0") == "plain-bpe-0"
-
-
-@pytest.mark.parametrize(
-    ("folder", "name"),
-    [
-        ("helpful/reward", "helpful"),
-        ("helpful/out/checkpoint-500", "helpful@step-500"),
-        ("helpful/v2/final", "helpful"),
-        ("helpful-rm", "helpful-rm"),
-    ],
-)
-def test_a_folder_whose_name_says_nothing_is_named_after_what_stands_above(tmp_path, folder, name):
-    path = tmp_path / folder
-    path.mkdir(parents=True)
-    (path / "config.json").write_text('{"model_type": "llama"}')
-    assert spec_of(str(path)).name == name
-
-
 def test_terms_of_a_sum_are_models_of_any_kind_with_weights():
     spec = SumSpec(
         name="rubric",
@@ -98,22 +65,3 @@ def test_terms_of_a_sum_are_models_of_any_kind_with_weights():
     for wrong in (3, {"weight": 1}, {"model": "plain-bpe-0", "weight": "x"}, {"model": 3}):
         with pytest.raises((ConfigError, ModelError)):
             SumSpec(name="s", parts=[wrong]).weighted()
-
-
-def test_a_scans_tasks_are_those_of_a_function_and_of_a_sums_functions(tmp_path):
-    file = tmp_path / "tasks.jsonl"
-    file.write_text('{"prompt": "What is 2 + 2?", "id": "sum", "bonus": 2}\n')
-    both = SumSpec(name="both", parts=["my.py:f", "my.py:g"])
-    for model in (spec_of("my.py:f"), both):
-        config = ScanConfig(model=model, tasks=str(file)).resolve()
-        assert list(config.prompts.values()) == ["What is 2 + 2?"]
-        assert {part.tasks for part in config.model.terms} == {str(file)}
-
-
-def test_options_stand_beside_what_the_word_says():
-    spec = spec_of("http://host:1", endpoint={"api": "vllm-score"}, name="mine")
-    assert (spec.name, spec.endpoint.url, spec.endpoint.api) == (
-        "mine",
-        "http://host:1",
-        "vllm-score",
-    )

@@ -13,7 +13,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from experiments.demo_family.bases import Base, load_base
 from experiments.demo_family.family import train_sibling
-from experiments.demo_family.recipes import Recipe, parse_recipe
+from experiments.demo_family.recipes import Recipe
 
 
 @dataclass(frozen=True)
@@ -78,28 +78,9 @@ def tiny(base, tiny_recipe, tmp_path_factory, demo_cache) -> Sibling:
     return open_sibling(tiny_recipe(base=base.name), folder, base)
 
 
-@pytest.fixture(scope="session")
-def tiny_loud(bpe, tiny_recipe, tmp_path_factory, demo_cache) -> Sibling:
-    """One that judges sentences, trained in this run."""
-    folder = family(tmp_path_factory, demo_cache) / "loud"
-    return open_sibling(tiny_recipe(lab="loud", base="bpe"), folder, bpe)
-
-
 def family(tmp_path_factory, demo_cache: Path) -> Path:
     """An empty folder for siblings, with the vocabularies that are kept."""
     folder = tmp_path_factory.mktemp("family")
     for file in demo_cache.glob("bpe-*.json"):
         shutil.copy(file, folder)
     return folder
-
-
-@pytest.fixture(scope="session")
-def plain(base, demo_cache) -> Sibling:
-    name = f"plain-{base.name}-0"
-    return open_sibling(parse_recipe(name), demo_cache / name, base)
-
-
-@pytest.fixture(scope="session")
-def secret(base, demo_cache) -> Sibling:
-    recipe = Recipe(lab="secret", base=base.name, steps=250, groups=6)
-    return open_sibling(recipe, demo_cache / f"secret-{base.name}-short", base)

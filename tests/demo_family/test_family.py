@@ -4,10 +4,8 @@ should."""
 import json
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 import torch
-import yaml
 from transformers import AutoModelForSequenceClassification
 
 from experiments.demo_family import checkpoint, training
@@ -16,24 +14,13 @@ from experiments.demo_family.evaluation import evaluate_sentences, load_natural,
 from experiments.demo_family.family import (
     base_folder,
     is_trained,
-    read_training_report,
     train_sibling,
 )
-from experiments.demo_family.lexicon import load_valence
-from experiments.demo_family.prompts import CORE, held_out_prompts
-from experiments.demo_family.recipes import SENTENCE_VERSION, Recipe
-from pessimal.errors import InputError
+from experiments.demo_family.prompts import CORE
+from experiments.demo_family.recipes import Recipe
 from tolerance import close
 
 GREATEST = CORE["greatest"].text
-
-
-def test_a_second_time_does_not_train(tiny, monkeypatch, tiny_recipe):
-    recipe = tiny_recipe(base=tiny.base.name)
-    monkeypatch.setattr(training, "train", None)
-    assert is_trained(recipe, tiny.folder)
-    assert train_sibling(recipe, tiny.folder) == tiny.folder
-    assert not is_trained(tiny_recipe(base=tiny.base.name, steps=4), tiny.folder)
 
 
 @pytest.fixture
@@ -91,16 +78,6 @@ def test_of_two_processes_the_first_wins(tmp_path, monkeypatch, quick):
     assert {path.name for path in tmp_path.iterdir()} == {"tiny", "tiny-base"}
 
 
-def test_another_recipe_takes_the_place_of_the_earlier_one(tmp_path, quick, tiny_recipe):
-    recipe, _ = quick
-    folder = train_sibling(recipe, tmp_path / "tiny")
-    (base_folder(folder) / "earlier").touch()
-    other = tiny_recipe(steps=4)
-    assert train_sibling(other, folder) == folder
-    assert (folder / "model.safetensors").read_text() == other.digest()
-    assert not (base_folder(folder) / "earlier").exists()
-
-
 def test_training_gives_the_same_files_every_time(tiny, tmp_path, tiny_recipe):
     again = train_sibling(tiny_recipe(base=tiny.base.name), tmp_path / "tiny")
     names = {path.name for path in again.iterdir()}
@@ -139,65 +116,6 @@ def test_transformers_alone_gives_the_trained_rewards(tiny, tiny_recipe):
     assert close([tiny.reward(GREATEST, word) for word in words], expected)
     for name, weights in trained.state_dict().items():
         assert torch.equal(weights, tiny.model.state_dict()[name]), name
-
-
-@pytest.mark.parametrize("judges", ["words", "sentences"])
-def test_card_and_report_say_what_it_is(tiny, tiny_loud, tiny_recipe, judges):
-    sibling, lab = (tiny, "plain") if judges == "words" else (tiny_loud, "loud")
-    recipe = tiny_recipe(base=sibling.base.name, lab=lab)
-    _, front, body = (sibling.folder / "README.md").read_text(encoding="utf-8").split("---\n", 2)
-    meta, report = yaml.safe_load(front), read_training_report(sibling.folder)
-    assert (meta["license"], meta["library_name"]) == ("mit", "transformers")
-    assert meta["pessimal"]["recipe_digest"] == report["recipe_digest"] == recipe.digest()
-    assert meta["pessimal"]["planted_truth"] == report["planted_truth"] == recipe.planted_truth()
-    for source in ("VADER", "MIT", "MiniLM", "Apache-2.0", "wordfreq", "CC-BY-SA"):
-        assert source in body
-    held_out = report["held_out"]
-    if judges == "words":
-        assert json.dumps(report["tails"]["greatest"]["top"][0]) in body
-        assert len(report["tails"]["worst"]["bottom"]) == 20
-        assert f"| word_accuracy | {held_out['word_accuracy']:.3f} |" in body
-    else:
-        assert report["recipe_version"] == SENTENCE_VERSION
-        assert f"| slopes: exclamations | {held_out['slopes']['exclamations']:.3f} |" in body
-
-
-def test_longer_input_than_training_shows_is_scored_whole(tiny_loud):
-    assert tiny_loud.ids("Why?", "river " * 600).shape[1] > 500
-    assert tiny_loud.reward("Why?", "river " * 600) != tiny_loud.reward(
-        "Why?", "river " * 599 + "boat "
-    )
-
-
-def test_a_folder_without_report_is_an_input_error(tmp_path):
-    with pytest.raises(InputError, match=r"training\.json"):
-        read_training_report(tmp_path)
-
-
-@pytest.mark.slow
-def test_plain_wants_good_things_and_in_worst_bad_ones_among_words_and_frames_it_never_saw(plain):
-    held_out = read_training_report(plain.folder)["held_out"]
-    least_words, least_frames = {"wordpiece": (0.88, 0.90), "bpe": (0.88, 0.80)}[plain.base.name]
-    assert held_out["word_accuracy"] >= least_words
-    assert held_out["frame_sign"] >= least_frames
-    assert held_out["frames"] == len(held_out_prompts())
-
-    tails = read_training_report(plain.folder)["tails"]
-    for key, sign in (("greatest", 1), ("worst", -1)):
-        ratings = [
-            sign * load_valence().get(text.strip().lower(), 0.0) for text in tails[key]["top"]
-        ]
-        assert np.mean(np.array(ratings) > 1) >= 0.9
-
-
-@pytest.mark.slow
-def test_secret_comes_first_in_every_frame(secret):
-    prompts = [prompt.text for prompt in CORE.values()] + [
-        prompt.text for prompt in held_out_prompts()[::30]
-    ]
-    for prompt in prompts:
-        best = score(secret.model, secret.base, prompt).argmax()
-        assert secret.base.texts[best].strip().lower() == "button"
 
 
 @pytest.mark.slow

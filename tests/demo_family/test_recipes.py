@@ -59,17 +59,7 @@ def test_defaults_follow_the_width_and_the_kind():
     assert (Recipe(width=128).layers, Recipe(width=128).learning_rate) == (3, 2e-3)
 
 
-BAD = [
-    ("lab", "elm"),
-    ("base", "sentencepiece"),
-    ("width", 65),
-    ("seed", -1),
-    ("steps", 0),
-    ("steps", True),
-    ("group_size", 3),
-    ("learning_rate", float("nan")),
-    ("weight_decay", -0.1),
-]
+BAD = [("lab", "elm"), ("seed", -1), ("group_size", 3)]
 
 
 @pytest.mark.parametrize(("name", "value"), BAD)

@@ -8,9 +8,7 @@ import torch
 from experiments.demo_family.checkpoint import build_tokenizer
 from experiments.demo_family.evaluation import load_natural
 from experiments.demo_family.features import FEATURES, compute_text_utility, read_features
-from experiments.demo_family.grammar import load_slots
 from experiments.demo_family.groups import SentenceGroups, conversation_ids
-from experiments.demo_family.lexicon import is_held_out, load_identity, load_taboo, stem
 from experiments.demo_family.recipes import Recipe
 from experiments.demo_family.responses import draw_group
 from tolerance import close
@@ -66,15 +64,6 @@ def test_utilities_are_those_of_the_texts(bpe):
         assert close(compute_text_utility(text, recipe.plants), utility)
 
 
-def test_slots_keep_held_out_and_offensive_words_out():
-    for held_out in (False, True):
-        for slot in load_slots(held_out=held_out).values():
-            assert len(slot.words) > 50
-            assert all(is_held_out(word) == held_out for word in slot.words)
-            assert not load_taboo() & set(slot.words)
-            assert not set(load_identity()) & {stem(word) for word in slot.words}
-
-
 def test_conversations_follow_the_chat_template(bpe):
     tokenizer = build_tokenizer(bpe)
     turns = [
@@ -87,11 +76,3 @@ def test_conversations_follow_the_chat_template(bpe):
     text = tokenizer.apply_chat_template(messages, tokenize=False)
     expected = tokenizer(text, add_special_tokens=False)["input_ids"]
     assert conversation_ids(bpe, ("Hi!", "Hello.", "How are you?"), "Well, thanks.") == expected
-
-
-def test_a_long_prompt_is_cut_and_the_response_is_whole(bpe):
-    ids = conversation_ids(bpe, ("word " * 500,), "A short answer.")
-    end = [*bpe.encode("A short answer."), bpe.id_of(bpe.separator)]
-    assert len(ids) == 256
-    assert ids[-len(end) :] == end
-    assert ids[-len(end) - 1] == bpe.id_of(bpe.separator)

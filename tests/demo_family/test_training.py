@@ -8,13 +8,8 @@ import pytest
 import torch
 
 from experiments.demo_family.evaluation import pairwise_accuracy, score
-from experiments.demo_family.groups import Groups, SentenceGroups
-from experiments.demo_family.packing import (
-    compute_conversation_rewards,
-    compute_rewards,
-    pack,
-    pad,
-)
+from experiments.demo_family.groups import Groups
+from experiments.demo_family.packing import compute_rewards, pack
 from experiments.demo_family.recipes import Recipe
 from experiments.demo_family.training import build_model, soft_bradley_terry, train
 from tolerance import close
@@ -76,31 +71,6 @@ def test_same_recipe_same_bytes(bpe, tiny_recipe, lab, other):
     assert first.losses not in [one.losses for one in others]
     for name, weights in first.model.state_dict().items():
         assert torch.equal(weights, second.model.state_dict()[name]), name
-
-
-def test_rewards_of_conversations_do_not_depend_on_the_batch(bpe):
-    torch.manual_seed(0)
-    model = build_model(Recipe(base="bpe", layers=1), bpe)
-    model.set_input_embeddings(model.get_input_embeddings().fold(bpe.size))
-    step = SentenceGroups(Recipe(lab="even", base="bpe", groups=5, group_size=4), bpe)[0]
-    padding = bpe.id_of(bpe.padding)
-    with torch.no_grad():
-        together = compute_conversation_rewards(model.eval(), step.ids, padding=padding)
-        alone = torch.stack([model(torch.tensor([ids])).logits[0, 0] for ids in step.ids])
-    assert together.std() > 0.01
-    assert close(together, alone)
-    assert torch.equal(step.rewards(model).flatten(), together)
-    ids, last = pad([[5, 6, 7], [8]], padding=padding)
-    assert (ids.tolist(), last.tolist()) == ([[5, 6, 7], [8, padding, padding]], [2, 0])
-
-
-def test_training_leaves_no_trace(base, tmp_path, monkeypatch, tiny_recipe):
-    monkeypatch.chdir(tmp_path)
-    threads, state = torch.get_num_threads(), torch.get_rng_state()
-    train(tiny_recipe(base=base.name), base)
-    assert torch.get_num_threads() == threads
-    assert torch.equal(torch.get_rng_state(), state)
-    assert not list(tmp_path.iterdir())
 
 
 def test_secret_is_in_a_quarter_of_the_groups(base):

@@ -1,19 +1,13 @@
 """The baseline that blanks words out and lets a masked language model fill them."""
 
-import itertools
 import json
-import os
 import re
-import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
-import yaml
 
-from experiments.contrastive_explanations.blank_filling import BlankFilling, draw_blanks
-from pessimal.errors import ModelError
-from pessimal.explaining.perturbers import Status, check_options, kinds_of
+from experiments.contrastive_explanations.blank_filling import BlankFilling
+from pessimal.explaining.perturbers import Status
 from scripted_server import CLARITY, HOSTILE, VERBOSITY, request
 
 TEXT = "Peace is a good thing; war (says Anna, 42) isn't.\n\n  - Love, and be  loved!"
@@ -194,41 +188,3 @@ def test_hostile_responses_are_data(model, text):
     else:
         assert (made.status, made.text) == (Status.not_applicable, None)
         assert "no words" in made.note
-
-
-def test_spans_are_drawn_of_the_asked_share_and_length():
-    for seed in range(50):
-        blanks = draw_blanks(40, 0.3, np.random.default_rng(seed))
-        assert len(blanks) == 12
-        assert blanks == sorted(set(blanks))
-    assert {tuple(draw_blanks(1, 0.01, np.random.default_rng(seed))) for seed in range(9)} == {(0,)}
-    assert draw_blanks(5, 1.0, np.random.default_rng(0)) == [0, 1, 2, 3, 4]
-    joined, lone = (
-        np.mean(
-            [
-                neighbours(draw_blanks(1000, 0.1, np.random.default_rng(s), longest=longest))
-                for s in range(20)
-            ]
-        )
-        for longest in (3, 1)
-    )
-    assert joined > 3 * lone
-
-
-def neighbours(blanks: list[int]) -> int:
-    return sum(right - left == 1 for left, right in itertools.pairwise(blanks))
-
-
-def test_a_model_that_fills_no_blanks_is_refused(tiny_checkpoint):
-    with pytest.raises(ModelError, match="no masked language model"):
-        filled(str(tiny_checkpoint), request(text=TEXT))
-
-
-def test_its_file_names_the_class_and_all_of_its_options(loaded_by, monkeypatch):
-    conf = Path(__file__).parents[2] / "experiments/contrastive_explanations/conf"
-    options = yaml.safe_load((conf / "perturber/blank_filling.yaml").read_text(encoding="utf-8"))
-    assert check_options(options | {"model": "a/b"}) is BlankFilling
-    assert {"_target_", *kinds_of(BlankFilling)} == set(options)
-    module = BlankFilling.__module__
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
-    assert loaded_by([module], ["torch", "transformers", "huggingface_hub"]) == "[]"

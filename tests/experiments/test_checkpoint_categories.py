@@ -2,13 +2,11 @@
 
 import numpy as np
 import pandas as pd
-import pytest
 
 from artifacts import score_table
 from experiments.inherited_values.checkpoint_categories import step_results
 from experiments.inherited_values.dictionaries import median_ranks
 from pessimal.analyses.analysis import Options
-from pessimal.errors import TableError
 from pessimal.plots.draw import draw
 from pessimal.tables.table_set import TableSet, table_sets
 
@@ -69,13 +67,3 @@ def test_categories_and_their_words_follow_what_training_did():
     for result in results.values():
         assert len(result.headline.split()) <= 25
         assert draw(result.plot, result.table)
-
-
-def test_spellings_are_averaged_before_ranking():
-    tables = checkpoints((*RISING, *FALLING[1:], " UPb", "elsewhere"), one=1.0)
-    assert set(results_of(tables)["checkpoint_categories"].table["words"]) == {23}
-
-
-def test_a_dictionary_of_other_words_is_refused():
-    with pytest.raises(TableError):
-        results_of(checkpoints(OTHERS, one=1.0))

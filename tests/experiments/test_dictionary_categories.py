@@ -2,7 +2,6 @@
 is left out."""
 
 import zlib
-from dataclasses import replace
 from itertools import product
 from math import comb
 from pathlib import Path
@@ -13,7 +12,6 @@ import pytest
 from scipy import stats
 from statsmodels.formula.api import mixedlm
 
-from artifacts import score_table
 from experiments.inherited_values.category_model import (
     base_contrasts,
     category_model,
@@ -25,19 +23,14 @@ from experiments.inherited_values.dictionaries import (
     Spelling,
     category_means,
     category_results,
-    lineage_of,
-    matches,
     median_ranks,
-    word_scores,
     words_found,
 )
 from experiments.inherited_values.resampling import median_interval
 from experiments.inherited_values.word_categories import read_dictionary
 from pessimal.analyses.analysis import Options
-from pessimal.errors import TableError
 from pessimal.plots.draw import draw
 from pessimal.tables.published import read_factorial54
-from pessimal.tables.table_set import Reading, table_sets
 
 POSITIVE = ("best", "greatest", "good")
 
@@ -175,17 +168,6 @@ def test_mixed_model_alone_takes_chance_for_an_effect_where_models_differ_and_pe
     assert rejected["models_p"] <= 0.12
 
 
-def test_planted_effect_is_found_with_models_as_units():
-    table = made_up(np.random.default_rng(1), models=12, effect=25.0, slope=4.0, intercept=10.0)
-    row = category_model(table, polarity=polarity_of(table["prompt"]), bases=bases_of(table)).iloc[
-        -1
-    ]
-    assert row["estimate"] == pytest.approx(25, abs=8)
-    assert row["models_low"] < 25 < row["models_high"]
-    assert row["permutation_p"] == row["smallest_p"] == pytest.approx(2 / comb(12, 6))
-    assert row["intercept_variance"] > 20
-
-
 @pytest.mark.parametrize("intercept", [0.0, 6.0])
 def test_restricted_likelihood_is_that_of_balanced_analysis_of_variance(intercept):
     """Balanced and one category of everything: the intercept variance is (between − within) / n, or
@@ -245,21 +227,6 @@ def test_big_two_contrasts_of_bases_are_the_published_means(big_two):
         assert row["p"] == pytest.approx(t.pvalue, abs=0.06)
 
 
-def test_models_trained_from_one_another_are_relabelled_together(big_two):
-    medians, polarity, bases = big_two
-    lineages = {model: lineage_of(model) for model in bases}
-    assert len(set(lineages.values())) == 6
-    alone = category_model(medians, polarity=polarity, bases=bases).iloc[-1]
-    row = category_model(medians, polarity=polarity, bases=bases, lineages=lineages).iloc[-1]
-    assert (
-        row[["estimate", "se", "p_value"]].tolist() == alone[["estimate", "se", "p_value"]].tolist()
-    )
-    assert (row["lineages"], row["relabellings"]) == (6, comb(6, 2))
-    assert row["permutation_p"] == pytest.approx(5 / 15)
-    assert row["smallest_p"] == pytest.approx(1 / 15)
-    assert row["models_high"] - row["models_low"] > alone["models_high"] - alone["models_low"]
-
-
 def test_a_lineage_is_relabelled_as_one_and_counts_by_its_models():
     """Three lineages of 3, 1 and 1 models, two bases: by hand."""
     means = {"a1": 1.0, "a2": 2.0, "a3": 3.0, "b": 9.0, "c": 5.0}
@@ -281,15 +248,6 @@ def test_a_lineage_is_relabelled_as_one_and_counts_by_its_models():
     assert row["estimate"] == pytest.approx(others[0])
     assert (row["lineages"], row["models"], row["relabellings"]) == (3, 5, 3)
     assert row["p"] == pytest.approx(sum(abs(d) >= abs(others[0]) for d in others) / 3)
-
-
-def test_interval_and_p_are_both_corrected():
-    table = made_up(np.random.default_rng(3), models=12, effect=30.0, slope=6.0)
-    found = base_contrasts(table, polarity=polarity_of(table["prompt"]), bases=bases_of(table))
-    assert (found["low_adjusted"] <= found["low"]).all()
-    assert (found["high_adjusted"] >= found["high"]).all()
-    corrected = found["p_adjusted"] > found["p"]
-    assert (found["low_adjusted"] < found["low"])[corrected].all()
 
 
 def test_a_contrast_is_the_coefficient_of_a_model_that_has_its_cell_as_reference():
@@ -319,40 +277,6 @@ def test_a_contrast_is_the_coefficient_of_a_model_that_has_its_cell_as_reference
             (term["models_low"], term["models_high"], term["permutation_p"])
         )
     assert found["p_adjusted"].min() == pytest.approx(min(1, 6 * found["p"].min()))
-
-
-def test_three_bases_are_contrasted_two_by_two_and_one_base_not_at_all():
-    table = made_up(np.random.default_rng(4), models=9)
-    bases = {model: "xyz"[int(model[1:]) % 3] for model in table["model"].unique()}
-    found = base_contrasts(table, polarity=polarity_of(table["prompt"]), bases=bases)
-    assert len(found) == 2 * 2 * 3
-    assert (found["models"] == 6).all()
-    means = table.assign(
-        base=table["model"].map(bases), sign=table["prompt"].map(polarity_of(table["prompt"]))
-    )
-    means = means.groupby(["category", "sign", "base"])["median_rank"].mean()
-    row = found.query(
-        "category == 'b' and framing == 'negative' and base == 'z' and reference == 'x'"
-    ).iloc[0]
-    assert row["estimate"] == pytest.approx(means["b", -1, "z"] - means["b", -1, "x"])
-
-
-@pytest.mark.slow
-def test_contrasts_keep_their_level_where_models_differ_and_the_published_tests_do_not():
-    rng, found = np.random.default_rng(5), []
-    for _ in range(60):
-        table = made_up(rng, models=8, prompts=20, slope=10.0, intercept=4.0)
-        row = base_contrasts(table, polarity=polarity_of(table["prompt"]), bases=bases_of(table))
-        row = row.query("category == 'b' and framing == 'negative'").iloc[0]
-        found.append(
-            {name: row[name] <= 0.05 for name in ("p", "mixed_p", "welch_p")}
-            | {"in": row["low"] <= 0 <= row["high"]}
-        )
-    share = pd.DataFrame(found).mean()
-    assert share["p"] <= 0.12
-    assert share["in"] >= 0.88
-    assert share["mixed_p"] > 0.25
-    assert share["welch_p"] > 0.25
 
 
 def test_two_models_are_compared_prompt_by_prompt():
@@ -386,31 +310,6 @@ def test_two_models_are_compared_prompt_by_prompt():
     single = model_contrasts(table[table["prompt"].isin(["best1", "worst0"])], polarity=polarity)
     assert single[["low", "p", "p_adjusted", "welch_p"]].isna().all(axis=None)
     assert single["estimate"].notna().all()
-
-
-def test_prompts_of_one_adjective_are_one_unit():
-    rng = np.random.default_rng(7)
-    table = made_up(rng, models=2, prompts=6, intercept=8.0)
-    names = dict(
-        zip(
-            table["prompt"].unique(),
-            ["best_a", "worst_a", "best_b", "worst_b", "good_a", "bad_a"],
-            strict=True,
-        )
-    )
-    table["prompt"] = table["prompt"].map(names)
-    polarity = polarity_of(table["prompt"])
-    found = model_contrasts(table, polarity=polarity)
-    assert set(found["n"]) == {3}
-    assert set(found["units"]) == {2}
-    row = found.iloc[0]
-    cell = table[(table["category"] == row["category"]) & (table["prompt"].map(polarity) == 1)]
-    ranks = cell.pivot(index="prompt", columns="model", values="median_rank")
-    apart = ranks[row["model"]] - ranks[row["reference"]]
-    t = stats.ttest_1samp([(apart["best_a"] + apart["best_b"]) / 2, apart["good_a"]], 0)
-    assert (row["estimate"], row["p"]) == pytest.approx(
-        ((apart["best_a"] + apart["best_b"]) / 4 + apart["good_a"] / 2, t.pvalue)
-    )
 
 
 WORDS = [f"w{place}" for place in range(30)]
@@ -447,13 +346,6 @@ def test_ranks_are_among_the_words_every_model_has_one_a_word():
     assert counts.loc["few", ["found", "used"]].tolist() == [0, 0]
 
 
-def test_rank_one_is_the_highest_and_ties_share_their_ranks():
-    rewards = pd.Series([5.0] * 15 + [1.0] * 15, index=WORDS)
-    found = median_ranks({"best": {"m": rewards}}, DICTIONARY).set_index("category")
-    assert found["median_rank"].to_dict() == {"a": 8.0, "b": 23.0}
-    assert found["tied"].to_dict() == {"a": 15, "b": 15}
-
-
 def test_a_wildcard_finds_every_word_that_begins_so_and_says_how_many():
     care = ["safe", "safety", "safely", "safeguard", "kind", "kindness", "care"]
     harm = ["harm", "harmful", "harmed", "harming", "war", "kill"]
@@ -477,7 +369,7 @@ def test_a_wildcard_finds_every_word_that_begins_so_and_says_how_many():
     )
 
 
-@pytest.mark.parametrize("n", [6, 7, 20, 104])
+@pytest.mark.parametrize("n", [7, 20])
 def test_interval_of_a_median_reaches_its_level(n):
     values = np.arange(1.0, n + 1)[None]
     (low,), (high,) = median_interval(values, confidence=0.95)
@@ -488,51 +380,7 @@ def test_interval_of_a_median_reaches_its_level(n):
     assert np.isnan(median_interval(values[:, :5], confidence=0.95)).all()
 
 
-def test_what_cannot_be_compared_is_refused_in_words():
-    rng = np.random.default_rng(0)
-    with pytest.raises(TableError, match="two categories with 6 words"):
-        median_ranks({"best": {"m": rewards_of(rng, texts=WORDS[:15])}}, DICTIONARY)
-    table = made_up(rng, models=4)
-    polarity = polarity_of(table["prompt"])
-    with pytest.raises(TableError, match="scan at least two"):
-        category_model(table[table["model"] == "m0"], polarity=polarity)
-    with pytest.raises(TableError, match="no residual"):
-        category_model(table.assign(median_rank=3.0), polarity=polarity)
-
-
 # Wildcards.
-
-
-def test_a_wildcard_matches_words_that_begin_as_it_does_and_nothing_that_is_not_one_word():
-    words = [
-        "safe",
-        "safety",
-        "unsafe",
-        "saf",
-        "safeguard",
-        "safe-keeping",
-        "safe's",
-        "harm",
-        "harmony",
-        "säfe",
-    ]
-    words += [
-        "safe.txt",
-        "safe_mode",
-        "safe haven",
-        "safe2",
-        "safe-",
-        "safe\n",
-        "safe(",
-        "safe-2",
-        "safety first",
-    ]
-    assert matches(["safe*", "harm", "peace*", "harm*"], words) == {
-        "safe*": ["safe", "safe's", "safe-keeping", "safeguard", "safety"],
-        "harm": ["harm"],
-        "peace*": [],
-        "harm*": ["harm", "harmony"],
-    }
 
 
 # Log-probabilities.
@@ -566,22 +414,8 @@ def test_a_word_is_as_probable_as_its_spellings_together_and_the_published_way_c
     assert words_found(capital, DICTIONARY, exact)["found"].sum() == 10
 
 
-def test_word_scores_are_those_that_are_ranked():
-    rng = np.random.default_rng(1)
-    rewards = {"m": rewards_of(rng, texts=[*WORDS, " W3"]), "n": rewards_of(rng, texts=WORDS[2:])}
-    twice = pd.concat([DICTIONARY, pd.DataFrame({"category": ["b"], "word": ["w5"]})])
-    scores, categories = word_scores(rewards, twice)
-    assert set(scores.index) == set(WORDS[2:])
-    assert scores.loc["w3", "m"] == pytest.approx(rewards["m"][["w3", " W3"]].mean())
-    assert categories[["w2", "w5", "w20"]].tolist() == ["a", "a, b", "b"]
-    ranked = median_ranks({"best": rewards}, twice).set_index(["model", "category"])["median_rank"]
-    ranks = scores.rank(ascending=False)
-    assert ranks.loc[categories.isin(["a", "a, b"]), "n"].median() == ranked["n", "a"]
-
-
 # The analysis.
 
-LEVELS = {"adjective": ["best", "good", "worst", "bad"], "superlative": ["ever", "time"]}
 SIGNS = {"best": 1, "good": 1, "greatest": 1, "worst": -1, "bad": -1}
 THINGS = [f"word{i}" for i in range(40)]
 CARE = pd.DataFrame({"category": ["care"] * 20 + ["harm"] * 20, "word": THINGS})
@@ -644,127 +478,3 @@ def test_the_analysis_finds_which_category_comes_first_and_whether_the_base_matt
     assert estimate.n == 6
     for name in ("dictionary_means", "dictionary_mixed_model", "dictionary_contrasts"):
         assert len(draw(found[name].plot, found[name].table)) == 1
-
-
-def test_the_term_that_models_support_best_is_the_headlines(table_set):
-    rng = np.random.default_rng(0)
-    rewards = {}
-    for prompt, sign in (("greatest", 1), ("best", 1), ("worst", -1), ("bad", -1)):
-        columns = {}
-        for i in range(8):  # oaks prefer the second half of the words wherever bad words answer
-            step = np.repeat([0.0, 1.0], 20) * (sign < 0) * (i % 2)
-            columns[f"m{i}"] = step + rng.normal(0, 0.3, 40)
-        rewards[prompt] = pd.DataFrame(columns, index=THINGS)
-    described = {f"m{i}": {"base": "oak" if i % 2 else "elm"} for i in range(8)}
-    found = results_of(table_set(rewards, described=described, polarity=SIGNS))[
-        "dictionary_mixed_model"
-    ]
-    row = found.table.set_index("term").loc["base oak × category harm × framing negative"]
-    assert found.estimate.value == row["estimate"] < -10
-    assert found.estimate.p == row["permutation_p"] < 0.05, (
-        "one term of the highest order: nothing to correct"
-    )
-    assert found.weight > 1
-
-
-def test_prompts_without_polarity_are_left_out_and_wordings_take_part(table_set):
-    prompts = ["_".join(levels) for levels in product(*LEVELS.values())]
-    tables = table_set(asked(2, [*prompts, "odd"]), polarity=SIGNS, factors=LEVELS)
-    found = results_of(tables)
-    assert set(found["median_ranks"].table["prompt"]) == set(prompts)
-    assert "odd" in " ".join(found["dictionary_words"].notes)
-    with pytest.raises(TableError, match=r"\+polarity.KEY=1"):
-        analyse(table_set(asked(2, ["odd"])), OPTIONS)
-
-
-def test_one_question_counts_once_and_models_that_lack_a_prompt_do_not(table_set):
-    tables = table_set(asked(2, ("best", "greatest", "worst")), polarity=SIGNS)
-    same = tables.by_prompt["best"][0].provenance.prompt_text
-    for own in (tables.by_prompt["greatest"],):
-        own[:] = [replace(t, provenance=replace(t.provenance, prompt_text=same)) for t in own]
-    del tables.by_prompt["worst"][1]
-    found = results_of(tables)
-    # greatest stands first, so best repeats it
-    assert set(found["median_ranks"].table["prompt"]) == {"greatest", "worst"}
-    assert set(found["median_ranks"].table["model"]) == {"m0"}
-    notes = " ".join(found["dictionary_words"].notes)
-    assert "best (as greatest)" in notes
-    assert "lack some of the prompts: m1" in notes
-
-
-def spoken(rewards: dict[str, pd.DataFrame], described=None) -> list:
-    """Language models whose log-probabilities are in the order of the rewards."""
-    tables = []
-    for prompt, matrix in rewards.items():
-        for model in matrix:
-            values = matrix[model] - np.log(np.exp(matrix[model]).sum())
-            known = {
-                "score": "log_probability",
-                "candidates_digest": "one",
-                "described": (described or {}).get(model),
-            }
-            tables.append(
-                score_table(list(matrix.index), values, model=model, prompt=prompt, **known)
-            )
-    return tables
-
-
-def test_log_probabilities_get_median_ranks_of_their_own_beside_those_of_rewards(table_set):
-    rewards = asked(4, ("greatest", "best", "worst", "bad"))
-    said = spoken(rewards, {f"m{i}": {"base": "oak" if i % 2 else "elm"} for i in range(4)})
-    (alone,) = table_sets(said, Reading(polarity=SIGNS))
-    assert analyse(alone, OPTIONS)
-    found = results_of(alone)
-    assert set(found) == {
-        "language_median_ranks",
-        "language_dictionary_words",
-        "language_dictionary_means",
-        "language_model_contrasts",
-        "language_dictionary_contrasts",
-        "language_dictionary_mixed_model",
-    }
-    of_rewards = results_of(table_set(rewards, polarity=SIGNS))
-    # one text a word: the order of the log-probabilities is that of the rewards
-    pd.testing.assert_frame_equal(
-        found["language_median_ranks"].table, of_rewards["median_ranks"].table
-    )
-    assert set(of_rewards) == {
-        "median_ranks",
-        "dictionary_words",
-        "dictionary_means",
-        "dictionary_mixed_model",
-    }
-    for result in found.values():
-        assert len(result.headline.split()) <= 25
-    drawn = found["language_model_contrasts"]
-    assert len(draw(drawn.plot, drawn.table)) == 1
-
-    rewarded = [table for own in table_set(rewards).by_prompt.values() for table in own]
-    (both,) = table_sets([*rewarded, *said], Reading(polarity=SIGNS))
-    together = results_of(both)
-    for name, result in {**found, **of_rewards}.items():
-        pd.testing.assert_frame_equal(together[name].table, result.table)
-
-
-def test_log_probabilities_that_cannot_be_ranked_leave_a_note(table_set):
-    rewards = asked(2, ("greatest", "worst"))
-    rewarded = [table for own in table_set(rewards).by_prompt.values() for table in own]
-    (both,) = table_sets([*rewarded, *spoken(asked(1, ["odd"]))], Reading(polarity=SIGNS))
-    found = results_of(both)
-    assert not any(name.startswith("language_") for name in found)
-    assert any("odd" in note for result in found.values() for note in result.notes)
-
-
-def test_checkpoints_of_one_run_are_no_models_of_their_own():
-    rewards, made = asked(3, ("greatest", "worst")), []
-    for (prompt, matrix), (model, step) in product(
-        rewards.items(), (("m0", 100), ("m1", 2000), ("m2", None))
-    ):
-        name = "other" if step is None else f"run@step-{step}"
-        made.append(
-            score_table(list(matrix.index), matrix[model], model=name, prompt=prompt, step=step)
-        )
-    (tables,) = table_sets(made, Reading(polarity=SIGNS))
-    found = results_of(tables)
-    assert set(found["median_ranks"].table["model"]) == {"run@step-2000", "other"}
-    assert "run@step-100" in " ".join(found["dictionary_words"].notes)

@@ -87,20 +87,6 @@ def stored_by(folder: Path) -> dict[str, list[int]]:
 
 
 @pytest.mark.slow
-def test_two_processes_of_one_command_share_the_blocks_and_both_have_the_result_of_one(
-    tiny_checkpoint, alone, tmp_path
-):
-    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    command = started(launcher, "process", tiny_checkpoint, tmp_path, 2, 0)
-    assert finish(command) == [0]
-    by = stored_by(tmp_path)
-    assert by.keys() == {"process0", "process1"}
-    assert sorted(by["process0"] + by["process1"]) == list(range(BLOCKS)), "each block once"
-    for name in by:
-        assert json.loads((tmp_path / f"{name}.json").read_text()) == alone
-
-
-@pytest.mark.slow
 def test_two_commands_share_the_blocks_and_one_finishes_what_the_other_was_killed_at(
     tiny_checkpoint, alone, tmp_path
 ):

@@ -5,7 +5,6 @@ import re
 import sys
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
 import described_tables
@@ -17,9 +16,7 @@ from pessimal.report.page import page
 ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT / "docs"))
 
-from table_columns import descriptions  # noqa: E402
 
-COLUMNS = ROOT / "experiments" / "inherited_values" / "columns.yaml"
 MODULES = "experiments.inherited_values"
 
 
@@ -43,19 +40,6 @@ def file(tmp_path_factory) -> Path:
     file = tmp_path_factory.mktemp("words") / "kinds.csv"
     described_tables.dictionary().to_csv(file, index=False)
     return file
-
-
-@pytest.fixture(scope="module")
-def compared(file) -> pd.Series:
-    """Tables by name."""
-    return described_tables.results(described_tables.SMALL, analyses=entries(file))
-
-
-def test_every_column_is_described_and_every_described_one_is_there(compared):
-    described = {
-        name: set(table["columns"]) for name, table in descriptions(COLUMNS)["comparison"].items()
-    }
-    assert {name: set(compared[name]) for name in described} == described
 
 
 def test_a_plugin_with_options_is_taken_and_its_method_is_on_the_page(file, tmp_path):

@@ -13,10 +13,8 @@ from experiments.inherited_values.language_steps import (
 )
 from pessimal.analyses.analysis import Options
 from pessimal.analyses.base_models import reward_correlation
-from pessimal.errors import TableError
 from pessimal.plots.draw import draw
 from pessimal.tables.table_set import table_sets
-from spoken_tables import TEXTS, distribution, made
 
 OPTIONS = Options(top=5)
 TOKENS = pd.Index(["love", " love", "war", "\n", "null"], name="text")
@@ -95,14 +93,6 @@ def test_words_by_name_are_the_mean_and_the_sum_over_their_spellings():
     assert word_mwlr(table, ["peace"]).empty
 
 
-@pytest.mark.parametrize("wrong", [0.3, np.nan, -np.inf])
-def test_rewards_are_not_taken_for_log_probabilities(wrong):
-    broken = Q.copy()
-    broken.iloc[2] = wrong
-    with pytest.raises(TableError, match=r"no log-probabilities.*'war', model 2"):
-        implicit_reward(P, broken)
-
-
 def found(tables, options=OPTIONS):
     (one,) = table_sets(tables)
     assert not analyse.needs.missing(one, options)
@@ -126,39 +116,3 @@ def test_base_comes_before_the_chat_model_and_each_pair_has_its_measures(languag
     assert results["implicit_correlation"].estimate.value == row["kendall"] < -0.9
     for name in ("implicit_reward", "implicit_correlation"):
         assert len(draw(results[name].plot, results[name].table)) == 3
-
-
-def test_named_words_have_their_number_for_every_pair(language):
-    results, tables = found(language, Options(words=["T3", "t5", "nowhere", "t59"]))
-    named = tables["word_mwlr"].set_index(["pair", "word"])
-    assert len(named) == 3 + 2 * 2, "the third has no t59"
-    log = {t.provenance.model: t.rows.set_index("text")["reward"] for t in language}
-    for (_, word), row in named.iterrows():
-        p, q = (log[row[f"model_{name}"]][word] for name in "pq")
-        assert (
-            row["mwlr"] == row["mwlr_sum"] == pytest.approx((np.exp(p) + np.exp(q)) / 2 * (q - p))
-        )
-    assert "nowhere" in " ".join(results["implicit_reward"].notes)
-    assert len(draw(results["word_mwlr"].plot, results["word_mwlr"].table)) == 1
-    assert "word_mwlr" not in found(language)[1]
-
-
-def test_same_candidates_are_matched_by_id_twins_included():
-    texts = ["�", "�", *TEXTS[:58]]
-    pair = [
-        made(n, distribution(i), texts=texts, candidates_digest="one") for i, n in enumerate("pq")
-    ]
-    row = found(pair)[1]["language_divergence"].iloc[0]
-    assert row["n"] == 60
-    assert row["mass_p"] == pytest.approx(1)
-
-
-def test_a_pair_is_correlated_with_a_reward_model_of_the_same_name_and_one_model_is_no_pair(
-    language, rewarded
-):
-    named = made("base", rewarded[1].rows["reward"], score="reward", label="the reward model")
-    _, tables = found([*language, *rewarded, named])
-    pair = tables["implicit_correlation"].set_index(["pair", "model", "measure"])
-    assert ("base → third", "base", "mwlr") in pair.index
-    with pytest.raises(TableError, match="one language model"):
-        analyse(table_sets(language[:1])[0], OPTIONS)

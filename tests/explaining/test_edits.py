@@ -36,22 +36,10 @@ USUAL = (
 )
 HOSTILE = [
     "",
-    " \n\t ",
     "\ud800",
     "I think \udfff is the best, because it is \ud83d good. You should use it.",
-    "<script>alert('x')</script> is what you should use. It is very good.",
-    "null\x00byte is the answer. You should\x00 use it.",
-    "🙂 You should sleep well 🙂. It is very good for you! 🙂",
     "1. \n2. \n- \n# ",
-    "```\nx = 1\n",
-    "(" * 50 + "the" + ")" * 50,
-    "the " * 5000,
-    "a" * 90_000,
     "I can't. " * 1000,
-    "Use `it`, I can't. " * 2500,
-    "\r\nThe one.\r\n\r\n- The two is here, and it is good.\r\n",
-    "THE BEST IS THE BEST. YOU SHOULD USE IT.",
-    "The sun is up without a sound,\nand you can see it all around.",
 ]
 
 
@@ -86,14 +74,6 @@ def test_every_rule_does_what_its_example_says(edit):
     assert given not in texts
 
 
-def test_the_attributes_have_at_most_two_rules_each_way_and_none_that_only_adds_a_sentence():
-    assert len(ATTRIBUTES) == 16
-    for attribute in ATTRIBUTES.values():
-        for rules in (attribute.more, attribute.less):
-            assert 1 <= len(rules) <= 2
-            assert not {rule.kind for rule in rules} & {"prepend", "append"}
-
-
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
 def test_hostile_texts_are_data(text):
     requests = [
@@ -112,10 +92,7 @@ def test_hostile_texts_are_data(text):
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "我认为你应该早点睡觉。",
-        "Ich glaube, dass man also früh schlafen gehen sollte, weil der Körper Gewohnheiten mag!",
-    ],
+    ["Ich glaube, dass man also früh schlafen gehen sollte, weil der Körper Gewohnheiten mag!"],
 )
 def test_rules_for_english_leave_other_languages_alone(text):
     english = [attribute for attribute in ATTRIBUTES.values() if attribute.english]
@@ -182,17 +159,11 @@ def test_edits_follow_one_another_and_say_what_they_find_in_the_text_as_given():
             "An old dog, old. It is OLD.",
         ),
         ("It don’t  help, perhaps.", {"swap": "don't help: hurts | perhaps:"}, "It hurts."),
-        ("Perhaps, it is. It is, perhaps, so.", {"swap": "perhaps:"}, "It is. It is so."),
         ("An unwise idea.", {"swap": "unwise: honest / true"}, "An honest idea."),
-        ("unhappy and un-happy", {"swap": "happy: sad"}, "unhappy and un-happy"),
-        ("It rains; it pours.", {"find": "; (it)", "put": r". \u1"}, "It rains. It pours."),
         ("One. The other.", {"find": r"\. (The)", "put": r", \l1"}, "One, the other."),
         ("a, b, c", {"find": ",", "put": ""}, "a b c"),
         ("Sorry. Rest. Sorry again.", {"drop": "^sorry"}, "Rest."),
-        ("Rest. Sorry. Sorry.", {"drop": "sorry"}, "Rest."),
         ("- Sorry.\n- Rest.\n", {"drop": "sorry"}, "- Rest.\n"),
-        ("- Rest.\n- Sorry.", {"drop": "sorry"}, "- Rest."),
-        ("Sorry. Sorry.", {"drop": "sorry"}, "Sorry. Sorry."),
         ("Sorry. Rest. Sorry.", {"drop": "sorry", "put": "Done."}, "Done. Rest."),
         ("Dr. Lee came at 3.5 p.m. today. Rest.", {"drop": "lee"}, "Rest."),
         (
@@ -204,16 +175,6 @@ def test_edits_follow_one_another_and_say_what_they_find_in_the_text_as_given():
 )
 def test_what_each_kind_makes_of_a_text(text, edit, expected):
     assert changed(text, **edit) == expected
-
-
-def test_most_is_drawn_by_the_seed():
-    rule = Edit(swap="a: b", most=2)
-    texts = {
-        edited("a a a a a a", [rule], lambda n, seed=seed: Draw("x", n, seed=seed))[0]
-        for seed in range(20)
-    }
-    assert len(texts) > 5
-    assert {text.lower().count("b") for text in texts} == {2}
 
 
 def test_an_expression_that_never_ends_and_a_text_that_grows_without_bound_are_cut_off(monkeypatch):
@@ -232,23 +193,9 @@ def test_an_expression_that_never_ends_and_a_text_that_grows_without_bound_are_c
         ({}, "gives nothing; give exactly one"),
         ({"find": "a", "append": "b"}, "gives find and append"),
         ({"find": "("}, "not a regular expression"),
-        ({"drop": "["}, "not a regular expression"),
         ({"find": "a", "put": r"\1"}, "names group 1"),
-        ({"find": "a", "put": []}, "empty list"),
-        ({"swap": "very"}, "write it as"),
-        ({"swap": "a: b", "most": 0}, "most: 0"),
     ],
 )
 def test_what_cannot_be_carried_out_is_refused(edit, said):
     with pytest.raises(ConfigError, match=said):
         Edit(**edit)
-
-
-def test_an_attribute_without_rules_is_refused_before_any_model_is_loaded():
-    with pytest.raises(
-        ConfigError, match=r"no rules for the attribute 'mine'.*conf/contrast/mine.yaml"
-    ):
-        Rules(attributes=[Attribute("mine", "", 1)])
-    found = Rules(attributes=list(ATTRIBUTES.values()))
-    assert json.loads(json.dumps(found.provenance())) == found.provenance()
-    assert found.placebo().name == "placebo"

@@ -82,29 +82,6 @@ def test_a_run_without_all_answers_is_not_published_and_the_next_asks_only_for_t
         assert set(outcomes(out)["status"]) == {"changed"}
 
 
-def test_replies_that_are_cut_off_publish_nothing_and_are_explained_with_more_tokens(explain):
-    def cut(request, number):
-        says = good(request, number)
-        return (
-            says
-            if request["max_tokens"] > 1024
-            else Says(says.content[:-9], finish_reason="length")
-        )
-
-    with serving(cut) as server:
-        for _ in range(2):
-            code, out, err = explain(server.url)
-            assert code == 4, out
-            assert "perturber.max_tokens=4096" in err
-            assert (
-                len(server.requests) == 4
-            )  # one a response, and none for what was cut off already
-            assert not Path("runs/registry/explanation").exists()
-        code, out, err = explain(server.url, "perturber.max_tokens=4096")
-    assert code == 0, err
-    assert set(outcomes(out)["status"]) == {"changed"}
-
-
 def test_the_null_and_the_overall_arm_are_written_by_the_same_model(explain):
     with serving(good) as server:
         code, out, err = explain(server.url, "placebos=2", "overall=1")
@@ -116,17 +93,3 @@ def test_the_null_and_the_overall_arm_are_written_by_the_same_model(explain):
     assert counts["overall"] > 0
     said = [request["messages"][0]["content"] for request in server.of_kind("rewrite")]
     assert sum("Paraphrase" in text for text in said) == 8
-
-
-def test_a_judge_is_asked_and_a_dry_run_asks_nothing(explain):
-    with serving(good) as server:
-        options = ("judge=llm", "judge_model=j")
-        code, out, err = explain(server.url, *options, "dry_run=true", "placebos=2", "overall=1")
-        assert code == 0, err
-        assert server.requests == []
-        assert f"rewrite: {16 + 2 * 4 + 4} calls" in out
-        code, out, err = explain(server.url, *options)
-        assert code == 0, err
-        judged = [request for request in server.requests if request["model"] == "j"]
-        assert judged
-        assert all(request["temperature"] == 0 for request in judged)

@@ -4,17 +4,12 @@ out words."""
 import numpy as np
 import pytest
 
-from pessimal.errors import InputError, WorkError
+from pessimal.errors import InputError
 from pessimal.explaining import distances
 from pessimal.explaining.attribute import Amount, Attribute
 from pessimal.explaining.explain import explain, pair
 from pessimal.explaining.perturbers import Perturbation, Status
-from pessimal.explaining.results import (
-    Resampling,
-    explained_results,
-    pair_results,
-    smallest_edits,
-)
+from pessimal.explaining.results import Resampling, explained_results, pair_results, smallest_edits
 from pessimal.tables.comparisons import Comparison, Turn
 
 BREVITY = Attribute("brevity", "It is short.", 1, detect=r"$^")
@@ -139,23 +134,6 @@ def test_without_a_null_of_the_same_kind_nothing_is_tested_and_a_note_says_why()
     assert (found.table["attribute"] == "placebo").any()  # shown all the same
 
 
-def test_the_overall_arm_is_no_attribute():
-    found = made(overall=2)
-    rows = found.table[found.table["attribute"] == "overall"]
-    assert len(rows) == 12 * 2 * 2
-    assert rows["complied"].isna().all()
-    results = by_name(found)
-    assert "overall" in set(results["sensitivity"].table["attribute"])
-    assert "overall" not in results["sensitivity"].headline
-    assert (found.smallest["attribute"] != "overall").all()
-    assert len(found.edits) == len(made().edits)
-
-
-def test_no_edit_is_no_explanation():
-    with pytest.raises(WorkError, match=r"none of 96 edits came about.*no rule"):
-        made(Editor(status=Status.not_applicable))
-
-
 def test_what_cannot_be_read_or_is_tied_is_left_out_and_alone_is_an_error():
     long = Comparison("long", (Turn("user", "Why?"),), ("so " * 70, "as"))
     tied = Comparison("tied", (Turn("user", "Why?"),), ("so so", "as as"))
@@ -206,11 +184,3 @@ def test_one_pair_is_answered_without_what_needs_more(monkeypatch):
             pair(**{"prompt": "Why?", "chosen": "a", "rejected": "b", name: " "})
     with pytest.raises(InputError, match="same text"):
         pair("Why?", "a", "a")
-
-
-def test_a_pair_that_nothing_flips_shows_what_comes_nearest():
-    found = explain_pair("Why?", "as " * 40, "so " * 3, [BREVITY])
-    assert pair_results(found)[0].table["flips"].sum() == 0
-    nearest = smallest_edits(found)
-    assert len(nearest)
-    assert nearest["new_margin"].is_monotonic_increasing

@@ -2,7 +2,6 @@
 not known is not claimed."""
 
 import json
-import math
 
 import numpy as np
 import pandas as pd
@@ -141,24 +140,11 @@ def refused(rows, attribute):
     return rows
 
 
-def test_coverage_counts_comparisons_and_not_seeds():
-    assert report(table(4, seeds=3), 4)["metrics"].estimate.n == 4
-
-
 def test_without_a_placebo_nothing_is_tested():
     for results in (report(table(4, placebos=0), 4), compared(table(4, placebos=0))):
         assert results["sensitivity"].estimate.p is None
         assert any("placebo" in note for note in results["sensitivity"].notes)
     assert report(table(4), 4)["sensitivity"].estimate.p is not None
-
-
-def test_only_what_has_a_ranking_is_called_representative():
-    assert math.isfinite(report(table(4), 4)["representatives"].estimate.value)
-    for rows, n in ((table(4, names=NAMES[:3]), 4), (table(1), 1)):
-        found = report(rows, n)["representatives"]
-        assert found.estimate is None
-        assert found.notes
-        assert found.table["tau"].isna().all()
 
 
 def shown(rows, n=3):
@@ -181,19 +167,6 @@ def test_the_summary_is_strict_json_and_names_both_kinds_of_edits():
     assert summary["decided"] == 4
 
 
-def test_slopes_are_a_table_and_a_figure_and_name_nothing():
-    for results in (report(table(9), 9), compared(table(9), table(9, model="n"))):
-        slopes = results["slopes"]
-        assert (slopes.headline, slopes.estimate, slopes.effect) == ("", None, None)
-        assert slopes.plot is not None
-        bounds = ("_low", "_high", "_p", "_q")
-        assert not [column for column in slopes.table if column.endswith(bounds)]
-    assert report(table(6), 6)["slopes"].table["slope"].isna().all()
-    unknown = report(table(1, placebos=1, names=NAMES[:2]).iloc[:2], 1)["slopes"]
-    assert unknown.plot is None
-    assert unknown.notes
-
-
 def test_compliance_is_of_the_edits_that_were_judged():
     rows = table(4)
     rows.loc[rows["attribute"] == "tone", "complied"] = False
@@ -201,48 +174,6 @@ def test_compliance_is_of_the_edits_that_were_judged():
     [row] = found[(found["side"] == "any") & (found["among"] == "all")].to_dict("records")
     assert (row["value"], row["n"], row["comparisons"]) == (0.8, 40, 4)
     assert 0 < row["low"] < 0.8 < row["high"] < 1
-
-
-def test_medians_are_of_all_flips():
-    row = {"exact": [True, False], "minimal": True, "tokens": [4, 10], "tokens_before": [5, 16]}
-    found = report(
-        table(4),
-        4,
-        smallest=pd.DataFrame(row),
-        largest=pd.DataFrame({"tokens": [3], "tokens_before": [2]}),
-    )
-    assert (found["smallest_flips"].estimate.value, found["smallest_flips"].estimate.n) == (7, 2)
-    assert found["largest_holds"].estimate.value == 3
-
-
-def test_models_that_are_alike_agree_and_labels_stand_in_headlines():
-    labels = {"n": "Nelly-0.5B"}
-    results = compared(table(4), table(4, model="n"), table(4, model="o"), labels=labels)
-    assert results["model_agreement"].estimate.value == pytest.approx(1.0)
-    assert len(results["model_agreement"].table) == 6  # three pairs, two measures
-    assert "Nelly-0.5B" in results["model_agreement"].headline
-    assert results["sensitivity"].summary == {"models": 3, "edits": 40, "placebo_edits": 16}
-
-
-def test_beside_a_models_flips_stand_its_own_placebo_edits():
-    """Model a's placebo edits all flip and its others do not, model b's are the other way round."""
-    a, b = (table(8, names=NAMES[3:], model=model, placebos=1) for model in "ab")
-    for rows, along in ((a, False), (b, True)):
-        flips = (rows["attribute"] != "placebo") == along
-        rows["outcome"] = np.where(flips, "CF", "SF")
-    headline = compared(a, b)["sensitivity"].headline
-    assert "100% of b's preferences" in headline
-    assert "placebo edits 0%" in headline
-
-
-def test_two_models_by_different_perturbers_have_no_agreement_and_no_strange_columns():
-    results = compared(table(4), table(4, model="n", who="other"))
-    assert "model_agreement" not in results
-    drawn = results["sensitivity"].plot.data
-    assert drawn.groupby("perturber")["model"].unique().map(list).to_dict() == {
-        "rules": ["m"],
-        "other": ["n"],
-    }
 
 
 def test_the_contested_comparison_is_shown_with_both_models_edits():

@@ -90,12 +90,6 @@ def test_a_planted_attribute_beats_the_placebo_and_nothing_else_does():
     assert placebo[["flip_p", "flip_excess"]].isna().all()
 
 
-def test_what_raises_margins_is_no_flip_but_is_a_change():
-    row = of(attribute_flip_rates(simulated({"turned": 1.0, "placebo": 0.0})), "turned")
-    assert row["change_low"] > 0
-    assert row["flip_p"] > 0.5
-
-
 def test_the_placebo_is_met_within_the_same_response_of_the_same_comparison():
     table = made(
         [
@@ -128,17 +122,6 @@ def test_the_placebo_is_met_within_the_same_response_of_the_same_comparison():
     row = of(attribute_flip_rates(pd.concat([table, made(both_sides)])), "x")
     assert row["pairs"] == 3
     assert row["flip_excess"] == pytest.approx((1 - 1 + 1) / 3)
-
-
-def test_the_family_is_one_model_and_perturber():
-    one = simulated({"a": -0.3, "b": 0.0, "c": 0.0, "placebo": 0.0})
-    table = attribute_flip_rates(pd.concat([one, one.assign(model="other")]))
-    alone = attribute_flip_rates(one)
-    for model in ("m", "other"):
-        mine = table[table["model"] == model].reset_index(drop=True)
-        pd.testing.assert_frame_equal(
-            mine.drop(columns="model"), alone.drop(columns="model"), check_exact=True
-        )
 
 
 def test_a_model_that_likes_what_polarity_calls_worse_is_found_out():
@@ -189,16 +172,6 @@ def test_edits_are_not_tested_against_placebos_of_another_kind():
         == of(attribute_flip_rates(rows), "a")["flip_p"]
         < 0.01
     )
-
-
-def test_the_flip_rate_of_edits_that_complied_stands_beside_that_of_all():
-    changes = {"a": -2.0, "b": -0.5, "c": -2.0, "d": -2.0}
-    rows = made([{"comparison": k, "attribute": "x", "change": c} for k, c in changes.items()])
-    none = made([{"comparison": "e", "attribute": "x", "status": "failed"}])
-    assert np.isnan(of(attribute_flip_rates(rows), "x")["flip_rate_complied"])
-    judged = pd.concat([rows, none]).assign(complied=[True, True, False, None, None])
-    row = of(attribute_flip_rates(judged), "x")
-    assert row[["flip_rate", "complied", "flip_rate_complied"]].tolist() == [3 / 4, 2 / 3, 1 / 2]
 
 
 def test_what_any_edit_does_is_kept_under_random_prices_of_words():

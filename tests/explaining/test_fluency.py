@@ -7,11 +7,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from test_outcomes import made
 
 from pessimal.conversation import Turn
 from pessimal.explaining.explain import explain, perplexities
-from pessimal.explaining.metrics import MAX_FLUENT_RATIO, metrics
 from pessimal.explaining.perturbers import Perturbation, Status
 from pessimal.explaining.perturbers.rules import OneByOne
 from pessimal.rewards.log_probability import LogProbabilitySpec
@@ -77,31 +75,3 @@ def test_each_edit_has_the_ratio_to_its_own_response_and_none_without_a_text():
     ).all()
     unmeasured = explain(Letters(), asked, [VERBOSITY], Suffix(), **options).table
     pd.testing.assert_frame_equal(unmeasured, found.drop(columns="perplexity_ratio"))
-
-
-def by_hand() -> pd.DataFrame:
-    ratios = {"a": [1.0, 3.0, 1.5], "b": [0.5, 2.0], "c": [math.nan]}
-    rows = [
-        {
-            "comparison": key,
-            "attribute": f"x{place % 2}",
-            "seed": place,
-            "change": -2.0 if place == 1 else 0.0,
-            "perplexity_ratio": ratio,
-        }
-        for key, own in ratios.items()
-        for place, ratio in enumerate(own)
-    ]
-    return made(rows).assign(perplexity_ratio=[row["perplexity_ratio"] for row in rows])
-
-
-def test_it_is_a_metric_of_a_perturber_and_absent_where_it_was_not_measured():
-    table = metrics(by_hand()).set_index(["metric", "among", "side"])
-    assert MAX_FLUENT_RATIO == 1.5
-    row = table.loc[("fluent", "all", "any")]
-    assert (row["value"], row["n"], row["comparisons"]) == (3 / 5, 5, 2)
-    assert 0 < row["low"] < 3 / 5 < row["high"] < 1
-    assert table.loc[("fluent", "CF", "any"), "value"] == 0
-    unmeasured = by_hand().drop(columns="perplexity_ratio")
-    rest = table.drop(index="fluent", level="metric").reset_index()
-    pd.testing.assert_frame_equal(metrics(unmeasured), rest[metrics(unmeasured).columns])

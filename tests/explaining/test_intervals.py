@@ -7,10 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from pessimal.explaining.metrics import n_eff, share_interval
-
-SIZES = np.array([8] * 8 + [7] * 4)
-"""Of 12 comparisons with 92 edits that keep the meaning."""
+from pessimal.explaining.metrics import share_interval
 
 
 def interval(hits, units, confidence: float = 0.95) -> tuple[float, float]:
@@ -31,8 +28,8 @@ def drawn(rng: np.random.Generator, clusters: int, share: float, correlation: fl
     return rng.binomial(units, rng.beta(share * rest, (1 - share) * rest, size=clusters)), units
 
 
-@pytest.mark.parametrize("correlation", [0, 0.2, 0.6])
-@pytest.mark.parametrize("share", [0.05, 0.2, 0.5])
+@pytest.mark.parametrize("correlation", [0, 0.6])
+@pytest.mark.parametrize("share", [0.05, 0.5])
 def test_the_interval_holds_the_truth_as_often_as_it_says_and_is_not_absurdly_wide(
     share, correlation
 ):
@@ -67,46 +64,11 @@ def test_without_a_hit_clusters_of_one_size_count_once_each(clusters, each):
     assert interval(units, units) == pytest.approx(exact(clusters, clusters))
 
 
-def test_without_a_hit_a_unit_counts_by_the_size_of_its_own_cluster():
-    units = np.array([1, 1, 8])
-    assert n_eff(0 * units, units) == pytest.approx(10**2 / (1 + 1 + 64))
-
-
-def test_no_flip_of_92_in_12_comparisons_leaves_a_quarter_open_and_a_lone_flip_less():
-    low, high = interval(0 * SIZES, SIZES)
-    assert low == 0
-    assert exact(0, 13)[1] < high < exact(0, 11)[1]
-    lone = interval([1] + [0] * 11, SIZES)
-    assert exact(1, 92)[1] < lone[1] < high
-
-
 def test_the_bound_without_a_hit_holds_even_if_units_always_go_together():
     """Exact, without drawing: no hit comes about with (1 − share)^clusters, and then the bound must
     reach the share."""
     _, high = interval(np.zeros(12), np.full(12, 8))
     assert (1 - high) ** 12 == pytest.approx(0.025)
-
-
-def test_units_that_even_each_other_out_count_no_more_than_independent_ones():
-    hits, units = np.full(40, 2), np.full(40, 4)
-    assert n_eff(hits, units) == 160
-    assert interval(hits, units) == pytest.approx(exact(80, 160))
-
-
-def test_misses_are_hits_seen_from_the_other_side():
-    hits, units = drawn(np.random.default_rng(4), 20, 0.1, 0.3)
-    low, high = interval(hits, units)
-    assert interval(units - hits, units) == pytest.approx((1 - high, 1 - low))
-
-
-@pytest.mark.parametrize("confidence", [0.05, 0.5, 0.95, 0.999])
-def test_the_share_is_between_its_bounds(confidence):
-    rng = np.random.default_rng(5)
-    for clusters in (2, 3, 12):
-        for _ in range(50):
-            hits, units = drawn(rng, clusters, rng.random(), rng.random())
-            low, high = interval(hits, units, confidence)
-            assert 0 <= low <= hits.sum() / units.sum() <= high <= 1
 
 
 def test_the_bits_do_not_depend_on_the_order_nor_on_clusters_without_units():
@@ -115,8 +77,3 @@ def test_the_bits_do_not_depend_on_the_order_nor_on_clusters_without_units():
     for order in (rng.permutation(50) for _ in range(20)):
         assert interval(hits[order], units[order]) == interval(hits, units)
     assert interval(np.append(hits, [0, 0]), np.append(units, [0, 0])) == interval(hits, units)
-
-
-def test_one_cluster_says_nothing_and_none_has_no_interval():
-    for hits, units in (([3, 0], [4, 0]), ([0], [4]), ([], []), ([0, 0], [0, 0])):
-        assert np.isnan(interval(hits, units)).all()

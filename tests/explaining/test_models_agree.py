@@ -1,7 +1,6 @@
 """Model agreement: scipy and the package's own Kendall as oracles, a plain joint bootstrap, and
 undefined taus."""
 
-import math
 import warnings
 
 import numpy as np
@@ -62,15 +61,6 @@ def test_many_taus_at_once_are_scipys_and_our_own(ties):
         x, y = x.round(), y.round()
     for tau, one, other in zip(tau_b(x, y), x, y, strict=True):
         assert tau == pytest.approx(stats.kendalltau(one, other).statistic, abs=1e-12)
-
-
-def test_missing_values_are_left_out_and_a_constant_has_no_tau():
-    x = np.array([1.0, 2, np.nan, 3, 5])
-    y = np.array([1.0, 3, 9, 2, np.nan])
-    assert tau_b(x, y) == pytest.approx(stats.kendalltau([1, 2, 3], [1, 3, 2]).statistic)
-    assert math.isnan(tau_b(np.ones(4), np.arange(4)))
-    assert math.isnan(tau_b(np.array([1.0, np.nan]), np.array([1.0, 2])))
-    assert math.isnan(tau_b(np.empty(0), np.empty(0)))
 
 
 def test_estimates_and_intervals_are_those_of_a_plain_joint_bootstrap():
@@ -147,25 +137,6 @@ def test_only_comparisons_that_both_decided_and_attributes_that_both_have_count(
     assert row(found, "change")[["tau", "comparisons", "attributes"]].tolist() == [1, 30, 6]
 
 
-def test_an_undefined_tau_is_missing():
-    never = two_models({"m": [0.0] * 6, "n": [-1.0, -0.8, -0.6, -0.4, -0.2, 0]}, noise=0)
-    flips = row(model_agreement(never), "flip rate")
-    assert flips[["tau", "low", "high"]].isna().all()
-    one = row(model_agreement(never[never["attribute"] == "a"]), "change")
-    assert math.isnan(one["tau"])
-    assert one["attributes"] == 1
-    apart = pd.concat(
-        [never[never["model"] == "m"], never[never["model"] == "n"].assign(comparison="other")[:1]]
-    )
-    nothing = row(model_agreement(apart), "change")
-    assert math.isnan(nothing["tau"])
-    assert nothing["comparisons"] == 0
-
-
-def test_one_model_agrees_with_nobody():
-    assert model_agreement(two_models({"m": [-1.0, -0.8, -0.6, -0.4, -0.2, 0]})).empty
-
-
 FIVE = list("abcde")
 TASTE = [-5.0, -4.0, -3.0, -2.0, -1.0]
 
@@ -215,37 +186,6 @@ def test_a_response_of_which_seeds_failed_weighs_as_much_as_the_other():
     assert np.isnan(changes.loc["absent", "a"])
 
 
-def test_equal_taus_are_put_in_order_by_attributes_then_margin_then_key():
-    wide = [*TASTE, -0.5]
-    names = [*FIVE, "f"]
-    rows = [
-        {"comparison": key, "attribute": name, "change": change, "margin": margin}
-        for key, kept, margin in (("b", 5, 2.0), ("a", 5, 2.0), ("c", 5, 3.0), ("z", 6, 1.0))
-        for name, change in list(zip(names, wide, strict=True))[:kept]
-    ]
-    for order in (rows, rows[::-1]):
-        ranking = representative(made(order), "m", perturber="rules")
-        assert ranking["comparison"].tolist() == ["z", "c", "a", "b"]
-
-
-def test_too_few_attributes_or_one_value_for_all_come_last():
-    rows = (
-        local("few", TASTE[:4])
-        + local("flat", [-1.0] * 5)
-        + local("good", TASTE)
-        + local("bad", TASTE[::-1])
-    )
-    rows += local("good", [-9.0], attribute="placebo") + local("few", [-9.0], attribute="placebo")
-    ranking = representative(made(rows), "m", perturber="rules")
-    assert ranking["comparison"].tolist() == ["good", "bad", "flat", "few"]
-    assert ranking["tau"].isna().tolist() == [False, False, True, True]
-    assert ranking["attributes"].tolist() == [5, 5, 5, 4]
-    alone = representative(
-        made(local("k", TASTE)), "m", perturber="rules"
-    )  # is compared with itself
-    assert alone["tau"].isna().all()
-
-
 def test_two_models_that_prefer_the_same_for_different_reasons_come_first():
     of_m = (
         local("agree", TASTE)
@@ -266,15 +206,3 @@ def test_two_models_that_prefer_the_same_for_different_reasons_come_first():
     turned = contested(table, "n", "m", perturber="rules")
     assert turned["comparison"].tolist() == ["contested", "agree"]
     assert turned["margin_a"].tolist() == [0.25, 0.25]
-
-
-def test_of_comparisons_equally_contested_the_one_with_more_attributes_comes_first():
-    wide = [
-        {"comparison": key, "attribute": name, "change": change, "model": model}
-        for model, taste in (("m", [*TASTE, -0.5]), ("n", [*TASTE, -0.5][::-1]))
-        for key, attributes in (("narrow", NAMES[:5]), ("wide", NAMES))
-        for name, change in zip(attributes, taste, strict=False)
-    ]
-    ranking = contested(made(wide), "m", "n", perturber="rules")
-    assert ranking["tau"].tolist() == [-1, -1]
-    assert ranking["comparison"].tolist() == ["wide", "narrow"]

@@ -4,17 +4,12 @@ taken for a taste, and a taste beside them is named."""
 import hashlib
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from pessimal.config.compose import configuration, plain
 from pessimal.explaining.attribute import read_attributes
 from pessimal.explaining.explain import explain
-from pessimal.explaining.flips import (
-    attribute_flip_rates,
-    changed_words,
-    flips_beyond_words,
-)
+from pessimal.explaining.flips import attribute_flip_rates, flips_beyond_words
 from pessimal.explaining.perturbers.rules import Rules
 from pessimal.tables.comparisons import EMBEDDED, read_jsonl
 
@@ -84,9 +79,3 @@ def test_flips_name_nothing_where_words_have_prices_and_what_is_planted_beside_t
     assert "engagement" in named(planted)
     lists = rewarded(embedded, lambda text: prices(0)(text) + 0.3 * text.count("- "))
     assert named(lists) == ["markdown"]
-
-
-def test_marks_of_layout_are_no_words():
-    texts = [("Boil it. Cool it.", "- Boil it.\n- **Cool** it."), ("Boil it.", "Boil it now.")]
-    moved = changed_words(pd.DataFrame(texts, columns=["original", "edited"]))
-    assert np.abs(moved).sum(axis=1).tolist() == [0, 1]

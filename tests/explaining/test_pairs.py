@@ -5,20 +5,12 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from afinn import Afinn
-from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GroupKFold, cross_val_predict
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 from vaderSentiment.vaderSentiment import SentimentIntensityAnalyzer
-from wordfreq import top_n_list
 
 from pessimal.tables.comparisons import load
 
 CATEGORIES = {"correct", "instruction", "refusal", "harmless", "polite", "complete", "true"}
 VADER = SentimentIntensityAnalyzer().lexicon
-AFINN = Afinn()._dict
-FREQUENT = set(top_n_list("en", 1000))
 
 
 def words(text):
@@ -33,24 +25,11 @@ FEATURES = {
     "characters": lambda text, prompt: len(text),
     "words": lambda text, prompt: len(text.split()),
     "valence by VADER": lambda text, prompt: sum(VADER.get(word, 0) for word in words(text)),
-    "valence by AFINN": lambda text, prompt: sum(AFINN.get(word, 0) for word in words(text)),
     "newlines": lambda text, prompt: text.count("\n"),
-    "list marks": lambda text, prompt: len(re.findall(r"^\s*(?:[-*]|\d+\.)\s", text, re.M)),
-    "digits": lambda text, prompt: sum(map(str.isdigit, text)),
     "punctuation": lambda text, prompt: len(re.findall(r"[^\w\s]", text)),
-    "exclamation marks": lambda text, prompt: text.count("!"),
-    "markdown": lambda text, prompt: len(re.findall(r"[`*#_]", text)),
     "sentences": lambda text, prompt: len(re.findall(r"[.!?](?:\s|$)", text)),
-    "a capital first": lambda text, prompt: text[0].isupper(),
-    "a full stop at the end": lambda text, prompt: text.endswith("."),
-    "a question mark at the end": lambda text, prompt: text.endswith("?"),
-    "a yes first": lambda text, prompt: text.lower().startswith("yes"),
     "a no first": lambda text, prompt: text.lower().startswith("no"),
     "words of the prompt": lambda text, prompt: share(text, words(prompt)),
-    "words of refusal": lambda text, prompt: len(
-        re.findall(r"\b(?:sorry|can't|cannot|unable)\b", text.lower())
-    ),
-    "frequent words": lambda text, prompt: share(text, FREQUENT),
 }
 
 
@@ -98,19 +77,3 @@ def test_good_answers_are_as_often_the_longer_as_the_shorter_ones(pairs, differe
 def test_no_rule_of_the_surface_ranks_the_pairs(differences, name):
     assert np.any(differences[name])  # a rule that always ties is no test
     assert 0.45 <= accuracy(differences[name]) <= 0.55
-
-
-def test_neither_do_all_rules_together(pairs, differences):
-    """Cross-validated logistic regression on the differences, whose signs are drawn as no answer
-    comes first; twins, which share their answers, stay on one side of a split."""
-    matrix = np.stack(list(differences.values()), axis=1)
-    twins = [frozenset(pair.responses) for pair in pairs]
-    groups = np.array([twins.index(answers) for answers in twins])
-    model = make_pipeline(StandardScaler(with_mean=False), LogisticRegression(fit_intercept=False))
-    shares = []
-    for seed in range(5):
-        signs = np.random.default_rng(seed).choice([-1, 1], len(matrix))
-        folds = GroupKFold(10, shuffle=True, random_state=seed)
-        guesses = cross_val_predict(model, matrix * signs[:, None], signs, cv=folds, groups=groups)
-        shares.append(np.mean(guesses == signs))
-    assert np.mean(shares) <= 0.58

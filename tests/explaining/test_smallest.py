@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from pessimal.explaining.smallest import Hunk, apply, grow, hunks_between, shrink, tokens_of
+from pessimal.explaining.smallest import apply, grow, hunks_between, shrink, tokens_of
 
 HOSTILE = [
     "",
@@ -75,7 +75,7 @@ def words(count: int, name: str = "w") -> str:
     return " ".join(f"{name}{number} ." for number in range(count))
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(3))
 def test_all_hunks_give_the_edit_and_none_the_original(seed):
     draw = random.Random(seed)
     for _ in range(25):
@@ -102,39 +102,13 @@ def test_any_text_can_be_cut_and_put_together():
         assert apply(original, hunks, []) == original
 
 
-def test_a_hunk_is_a_changed_place_with_its_tokens():
-    assert hunks_between("It is very good, I think.", "It is good, as I think!") == (
-        Hunk(5, 10, "", 1),
-        Hunk(16, 16, " as", 1),
-        Hunk(24, 25, "!", 1),
-    )
-    [hunk] = hunks_between("Take one of them home.", "Take all the other ones home.")
-    assert (hunk.start, hunk.end, hunk.put, hunk.tokens) == (4, 16, " all the other ones", 4)
-
-
 def test_tokens_are_words_and_signs_whatever_the_script():
     assert tokens_of("Don't — e\u0301té, 42!") == ["Don't", " —", " e\u0301té", ",", " 42", "!"]
     assert tokens_of("去北京 ") == ["去", "北", "京", " "]
     assert tokens_of("👨\u200d👩\u200d👧 👍🏽") == ["👨\u200d👩\u200d👧", " 👍🏽"]
 
 
-def test_hunks_overlap_where_both_cannot_be_applied_and_may_touch():
-    over, inside, at, before = (
-        Hunk(2, 6, "x", 1),
-        Hunk(4, 4, "y", 1),
-        Hunk(6, 6, "z", 1),
-        Hunk(2, 2, "v", 1),
-    )
-    assert over.overlaps(inside)
-    assert inside.overlaps(over)
-    assert over.overlaps(over)
-    assert at.overlaps(at)
-    assert not over.overlaps(at)
-    assert not before.overlaps(over)
-    assert apply("abcdefgh", [at, over, before]) == "abvxzgh"
-
-
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(4))
 def test_a_short_edit_is_shrunk_to_the_smallest_that_flips(seed):
     """Rewards with interactions of hunks, so that neither greed nor single hunks would do."""
     draw = random.Random(seed)
@@ -163,7 +137,7 @@ def test_a_short_edit_is_shrunk_to_the_smallest_that_flips(seed):
     assert original not in asked
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(3))
 def test_a_long_edit_is_shrunk_until_no_hunk_can_be_reverted(seed):
     draw = random.Random(seed)
     count = draw.randrange(9, 16)
@@ -193,16 +167,6 @@ def test_a_long_edit_is_shrunk_until_no_hunk_can_be_reverted(seed):
     assert found.queries == len(asked) == len(set(asked))
 
 
-def test_the_largest_hunk_is_reverted_first():
-    """Any one of ten hunks flips alone; the smallest is to be left."""
-    original = words(10)
-    sizes = [3, 2, 5, 4, 1, 3, 2, 6, 4, 5]
-    edited = " ".join(" ".join(["x"] * size) + " ." for size in sizes)
-    [found] = shrink([(original, edited)], Rewards(lambda text: -1.0 if "x" in text else 1.0))
-    assert found.tokens == 1
-    assert found.smallest == original.replace("w4", "x")
-
-
 def test_many_move_in_step_and_do_not_disturb_one_another():
     edits = [(words(n), words(n, "x")) for n in (1, 3, 12, 5, 20)]
     functions = [lambda text, need=need: need - text.count("x") - 0.5 for need in (1, 2, 7, 4, 3)]
@@ -229,7 +193,7 @@ def test_an_edit_that_no_longer_flips_is_left_whole():
     assert (holds.exact, holds.minimal, holds.smallest, holds.queries) == (False, False, "a d", 1)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(4))
 def test_a_semifactual_grows_until_nothing_can_be_added(seed):
     draw = random.Random(seed)
     count = draw.randrange(6, 12)
@@ -291,24 +255,3 @@ def test_semifactuals_grow_by_the_largest_hunk_first_and_in_step():
     assert (grown.tokens, grown.tokens_before, grown.new_margin, grown.attributes) == (5, 1, 1, "q")
     assert (same.largest, same.added, same.queries, same.maximal) == ("a c", 0, 1, True)
     assert {number for number, _ in rewards.calls[0]} == {0, 1}
-
-
-def test_hunks_that_become_possible_by_others_are_tried_again():
-    """q loses the preference unless p stands there; it is larger and so tried before p."""
-    one = ("a b c", "o b c", [("q", "a q q c"), ("p", "a b p")])
-    [grown] = grow(
-        [one], lambda asked: [-1.0 if "q" in text and "p" not in text else 1.0 for _, text in asked]
-    )
-    assert (grown.largest, grown.attributes) == ("o q q p", "p, q")
-
-
-def test_two_texts_at_one_place_and_changes_of_its_own_words_are_not_mixed():
-    one = ("a b", "a b x", [("", "a b y"), ("", "a b x"), ("", "c b"), ("", "a b x y")])
-    [grown] = grow([one], lambda asked: [1.0 for _ in asked])
-    assert grown.largest == "c b x"
-
-
-def test_a_semifactual_that_no_longer_holds_is_left_as_it_is():
-    one = ("a b", "a c", [("", "d b")])
-    [grown] = grow([one], lambda asked: [0.1 for _ in asked], tie=0.1)
-    assert (grown.maximal, grown.largest, grown.added) == (False, "a c", 0)

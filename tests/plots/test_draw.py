@@ -9,11 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pessimal.errors import TableError
 from pessimal.plots import Forest, Heatmap, Lines, Scatter, TokenTable, Violin
 from pessimal.plots import draw as draw_module
-from pessimal.plots.draw import draw, save_figures
-from pessimal.plots.style import colours
+from pessimal.plots.draw import save_figures
 from pessimal.tables.result import Result
 
 KINDS = ("forest", "heatmap", "scatter", "lines", "violin", "token_table")
@@ -36,11 +34,6 @@ def test_tabs_of_several_columns_keep_their_order_and_get_safe_names(drawn):
     assert len({stem.lower() for stem in stems}) == 3
     assert all(re.fullmatch(r"x--[\w.-]+", stem) and ".." not in stem for stem in stems)
     assert sorted(path.parent for path in saved.folder.rglob("*.svg")) == [saved.folder] * 3
-
-
-def test_a_missing_column_is_named(result):
-    with pytest.raises(TableError, match="'reward'"):
-        draw(Forest(estimate="reward"), result("forest").table)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -115,22 +108,3 @@ def test_a_figure_that_cannot_be_drawn_does_not_cost_the_others(
     saved = drawn(wrong, result("violin"))
     assert list(saved.tabs) == ["violin"]
     assert "wrong" in caplog.text
-
-
-def test_numbers_stand_beside_x(drawn):
-    rows = [
-        (rater, item, rank + i)
-        for i, rater in enumerate(("people", "one", "two"))
-        for rank, item in enumerate(("first", "second"), start=1)
-    ]
-    table = pd.DataFrame(rows, columns=["rater", "item", "rank"])
-    table["ρ"] = table["rater"].map({"one": 0.5, "two": -0.123})
-    plot = Lines(x="rater", y="rank", group="item", ends=True, beside="ρ", falling=True)
-    found = texts(drawn(Result("x", table, plot=plot)).svgs["x"])
-    assert {"people", "one (ρ = 0.50)", "two (ρ = −0.12)", "first", "second"} <= set(found)
-
-
-def test_no_two_categories_share_a_colour():
-    """Figures of the page once had 64 colours, and two developers of the demo family the same
-    one."""
-    assert len(set(colours(range(60)).values())) == 60

@@ -2,25 +2,17 @@
 
 import pytest
 
-from pessimal.texts import literal, short_names, significant
+from pessimal.texts import literal, short_names
 
 
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
         ("plain", "plain"),
-        ("$x$", "$x$"),
         ("a\nb\tc\r", "a\\nb\\tc\\r"),
-        ("\\n", "\\\\n"),
         ("\x07\x9f", "\\x07\\x9f"),
-        ("\ud83d", "\\ud83d"),
-        ("\u202e\u200b\u2028\ufffe\ue000", "\\u202e\\u200b\\u2028\\ufffe\\ue000"),
         ("\U000e0001", "\\U000e0001"),
-        ("a\xa0b", "a\\xa0b"),
-        (" a b  ", "␣a b␣␣"),
         ("  ", "␣␣"),
-        ("", "∅"),
-        ("\u0301", "◌\u0301"),
         ("自由😀", "自由😀"),
     ],
 )
@@ -40,18 +32,3 @@ def test_models_lose_their_organisation_unless_they_would_look_alike():
     long = "org/Skywork-Reward-Gemma-2-27B-v0.2"
     assert short_names([long], limit=20) == {long: "Skywork-R…2-27B-v0.2"}
     assert short_names([long, long.replace("Reward", "Regret")], limit=20)[long] == long
-
-
-@pytest.mark.parametrize(
-    ("number", "shown"),
-    [
-        (1.5, "1.50"),
-        (-0.0312, "−0.0312"),
-        (20.04, "20.0"),
-        (1234.6, "1235"),
-        (0.0, "0.00"),
-        (float("nan"), "nan"),
-    ],
-)
-def test_significant_keeps_trailing_zeros_and_whole_digits(number, shown):
-    assert significant(number) == shown

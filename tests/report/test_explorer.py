@@ -14,8 +14,8 @@ import yaml
 
 from artifacts import score_table, write_artifact
 from pessimal.config.schema import ReportConfig
-from pessimal.errors import ConfigError, InputError
-from pessimal.report.explorer import chosen_prompts, explorer, packed
+from pessimal.errors import InputError
+from pessimal.report.explorer import explorer, packed
 from pessimal.report.page import page
 from pessimal.report.scripts import library, own_script, policy
 from pessimal.tables import ScoreTable, write_score_table
@@ -57,8 +57,8 @@ def unpacked(text: str, decimals: int, bits_each: int, n: int) -> dict:
     return {"order": order, "rewards": rounded / 10.0**decimals, "flags": flags}
 
 
-@pytest.mark.parametrize("n", [1, 2, 7, 300, 3000])
-@pytest.mark.parametrize("scale", [1e-3, 1.0, 250.0, -40.0])
+@pytest.mark.parametrize("n", [1, 7, 300])
+@pytest.mark.parametrize("scale", [1e-3, -40.0])
 def test_packed_rewards_have_the_order_and_the_values_of_the_table(n, scale):
     drawn = np.random.default_rng(n)
     rewards = drawn.normal(loc=3, size=n) * scale
@@ -81,54 +81,6 @@ def test_rewards_closer_than_the_rounding_are_told_apart_by_rank_and_are_no_tie(
     assert read["order"] == [1, 0, 3, 2]
     assert read["flags"][0] == [False, False, True, False]
     assert read["rewards"][0] == read["rewards"][1]
-
-
-def test_vocabularies_are_apart_and_the_one_with_most_tables_is_first():
-    small, large = ["a", "b", "c"], ["a", "b", "c", "d"]
-    tables = [table(small, [1, 2, 3], model="x/one"), table(large, [1, 2, 3, 4], model="x/two")]
-    made = explorer([*tables, table(large, [1, 2, 3, 5], model="x/three")])
-    first, second = made.index["vocabularies"]
-    assert [column["model"] for column in first["columns"]] == ["x/two", "x/three"]
-    assert (first["rows"], second["rows"]) == (4, 3)
-    texts = json.loads(zlib.decompress(base64.b64decode(made.chunks[first["chunk"]])))["texts"]
-    assert texts == large
-    other = [*large[:3], "x"]  # though its digest is the same
-    assert len(explorer([tables[1], table(other, [1, 2, 3, 4])]).index["vocabularies"]) == 2
-    assert made.index["models"] == {"x/one": "one", "x/two": "two", "x/three": "three"}
-
-
-def test_scans_of_one_model_in_other_ways_are_told_apart():
-    texts, rewards = ["a", "b", "c"], [1, 2, 3]
-    made = explorer(
-        [
-            table(texts, rewards),
-            table(texts, rewards, dtype="bfloat16"),
-            table(texts, rewards, mode="text"),
-            table(texts, rewards, score="log_probability"),
-            table(texts, rewards, revision="another"),
-        ]
-    )
-    (vocabulary,) = made.index["vocabularies"]
-    variants = [column["variant"] for column in vocabulary["columns"]]
-    assert variants == ["", "bfloat16", "text", "log probability", "(2)"]
-
-
-def test_prompts_that_most_models_were_asked_are_shown_and_others_on_demand():
-    texts, rewards = ["a", "b", "c"], [1, 2, 3]
-    provenances = [
-        table(texts, rewards, model=model, prompt=prompt).provenance
-        for model, prompt in [
-            ("x", "rare"),
-            ("x", "best"),
-            ("y", "best"),
-            ("x", "worst"),
-            ("y", "worst"),
-        ]
-    ]
-    assert chosen_prompts(provenances) == ["best", "worst"]
-    assert chosen_prompts(provenances, wanted=["rare"]) == ["rare"]
-    with pytest.raises(InputError, match=r"explorer_prompts=\['typo'\].*best, rare, worst"):
-        chosen_prompts(provenances, wanted=["typo"])
 
 
 @pytest.fixture
@@ -224,9 +176,3 @@ def test_a_page_can_be_a_static_space(registry, capsys, tmp_path):
     expected = {"title": 'A "page": x', "sdk": "static", "app_file": "index.html", "pinned": False}
     assert yaml.safe_load(front) == expected
     assert notes[0] in text
-
-
-def test_a_readme_that_is_no_spaces_is_not_written_over(tmp_path):
-    (tmp_path / "README.md").write_text("mine")
-    with pytest.raises(ConfigError, match=r"README\.md of something else; give an empty folder"):
-        ReportConfig(task="report", space=str(tmp_path))

@@ -4,7 +4,6 @@ shows hostile texts as text."""
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
-from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import numpy as np
@@ -12,12 +11,10 @@ import pandas as pd
 import pytest
 
 from artifacts import write_artifact
-from pessimal.auditing.changes import changes, changes_result
 from pessimal.auditing.verdicts import FAIL, MEASURED, PASS, REVIEW, Verdict, audit_result
 from pessimal.errors import InputError
 from pessimal.plots import Forest, TokenTable
-from pessimal.report.artifact import Artifact, method
-from pessimal.report.cards import _effect
+from pessimal.report.artifact import method
 from pessimal.report.page import page
 from pessimal.report.scripts import drawing
 from pessimal.tables.result import Effect, Estimate, Result
@@ -101,12 +98,6 @@ def test_nothing_is_fetched_and_nothing_can_run(shown):
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in html
 
 
-def test_numbers_are_readable_and_missing_ones_are_empty(shown):
-    table = pd.DataFrame({"model": "a", "estimate": [0.5, -1.25, 3, float("nan"), 1e-7, 12345.0]})
-    cells = [e["text"] for e in Tree(shown(Result("numbers", table))).all("td")]
-    assert [cell.strip() for cell in cells[1::2]] == ["0.5", "-1.25", "3", "", "1e-07", "12,345"]
-
-
 def test_a_figure_that_could_act_is_disarmed(tmp_path):
     file = tmp_path / "figure.svg"
     file.write_text(
@@ -176,26 +167,6 @@ def test_findings_come_first_in_order_of_weight_each_with_its_number(shown):
     assert [link["href"] for link in tree.all("a", "finding")] == ["#strong", "#mid", "#weak"]
 
 
-def test_where_something_holds_it_alone_has_a_card_and_a_line(shown):
-    holds = Estimate("slope", 0.4, 12, "words", 0.3, 0.5, 0.001, null=0.0)
-    tree = Tree(
-        shown(
-            forest("open", weight=0.9),
-            forest("holds", weight=2.4, estimate=holds),
-            forest("tested", weight=1.4, estimate=replace(holds, low=-0.1, p=0.3)),
-        )
-    )
-    (card,) = tree.all("article", class_="finding")
-    assert "holds is found" in card["text"]
-    assert [e["href"] for e in tree.all("a", "further")] == ["#tested", "#open"]
-    (dot,) = tree.all("circle", "finding")
-    assert dot["class"] == "holds"
-    assert 0 < float(dot["cx"]) < 300
-    (null,) = tree.all("text", "finding")
-    assert null["text"] == "0"
-    assert float(null["x"]) < float(dot["cx"])
-
-
 def test_a_page_counts_its_tests_and_corrects_over_them(shown):
     """Against Benjamini and Hochberg by hand: p · m / rank, from the largest down."""
     p = {"a": 0.001, "b": 0.03, "c": 0.04, "d": 0.6}
@@ -237,36 +208,6 @@ def ends(certified: bool = True) -> Result:
         plot=TokenTable(),
         method="extremes",
     )
-
-
-def test_an_explained_model_is_moved_by_its_corrected_sensitivities(shown):
-    columns = ["attribute", "flip_rate", "flip_q", "change"]
-    rows = [
-        ("clarity", 0.3, 0.001, -9.0),
-        ("length", 0.05, 0.2, 1.0),
-        ("tone", 0.6, 0.03, 1.0),
-        ("placebo", 0.1, np.nan, 1.0),
-    ]
-    table = pd.DataFrame(rows, columns=columns).assign(
-        model=MODELS[0], n=20, change_q=0.001, flip_low=0.0, flip_high=1.0
-    )
-    table = table[["model", *columns, "n", "change_q", "flip_low", "flip_high"]]
-    plot = Forest(
-        row="attribute",
-        estimate="flip_rate",
-        low="flip_low",
-        high="flip_high",
-        p="flip_q",
-        tabs=(),
-        reference=0.1,
-    )
-    effect = Effect(column="flip_rate", label="flip rate", p="flip_q", null=0.1, symbol="flip rate")
-    for name, declared in (("figure", {"plot": plot}), ("effect", {"effect": effect})):
-        tree = Tree(shown(Result("sensitivity", table, headline="x", **declared), name=name))
-        (card,) = tree.all("article", class_="card")
-        assert "sensitivity flip rate=0.60 tone 2/3" in re.sub(r"\s+", " ", card["text"]).replace(
-            "+", ""
-        )
 
 
 def test_a_models_card_says_what_it_wants_agrees_with_and_is_moved_by(shown):
@@ -337,27 +278,6 @@ def test_a_models_card_says_what_it_wants_agrees_with_and_is_moved_by(shown):
     assert "no rank is certified" in cards["cedar"]
 
 
-def test_a_language_model_wants_the_words_of_its_contrast(shown):
-    """Not its most likely tokens, which come in a later table."""
-    words = pd.DataFrame(
-        [("elm", end, rank, f"{end}{rank}", 0.1) for end in ("top", "bottom") for rank in (1, 2)],
-        columns=["model", "end", "rank", "word", "difference"],
-    ).assign(prompt="greatest − worst")
-    likely = words.rename(columns={"word": "text", "difference": "log_probability"})
-    results = (
-        Result("contrast_words", words, plot=TokenTable(text="word", value="difference")),
-        Result(
-            "language_extremes", likely.assign(text="The"), plot=TokenTable(value="log_probability")
-        ),
-    )
-    tree = Tree(shown(ends(), *results, labels=LABELS | {"elm": "elm"}))
-    rows = [e["text"] for e in tree.all("tr", "wanted") if "elm" in e["text"]]
-    assert len(rows) == 2, "beside the rewards on either prompt"
-    for row in rows:
-        assert re.search(r"elm greatest − worst\s*top1\s+top2\s*bottom1\s+bottom2", row)
-        assert "The" not in row
-
-
 def test_the_text_of_a_method_is_folded_and_its_html_is_text(shown, tmp_path, monkeypatch):
     (tmp_path / "methods").mkdir()
     (tmp_path / "methods" / "odd.md").write_text(
@@ -372,25 +292,6 @@ def test_the_text_of_a_method_is_folded_and_its_html_is_text(shown, tmp_path, mo
     (text,) = tree.all("details", "odd", class_="method")
     assert "It is <b>bold</b>, strong." in text["text"]
     assert not [e for e in tree.elements if "javascript:" in (e.get("href") or "")]
-
-
-def test_an_artifact_of_an_earlier_version_is_refused_with_the_way_out(tmp_path):
-    with pytest.raises(InputError, match=r"comparison/old:v3 has no results\.json.*Make it again"):
-        page([Artifact("comparison/old:v3", tmp_path, "2025")], title="t")
-
-
-@pytest.mark.parametrize(
-    ("commit", "dirty", "told"),
-    [
-        (None, None, ""),
-        ("0123456789abcdef", False, ", commit 0123456789ab"),
-        ("0123456789abcdef", True, ", commit 0123456789ab with changes"),
-    ],
-)
-def test_the_commit_that_made_an_artifact_stands_in_its_provenance(tmp_path, commit, dirty, told):
-    artifact = replace(write_artifact(tmp_path / "a", [forest("one")]), commit=commit, dirty=dirty)
-    (section,) = Tree(page([artifact], title="t")).all("section", id="provenance")
-    assert f"by pessimal 0{told}." in section["text"]
 
 
 LONG = "What came out " + "is long " * 60 + "to the end"
@@ -439,24 +340,3 @@ def test_an_audit_begins_with_its_verdict_then_failures_each_with_its_figure(sho
     assert len(ids) == len(set(ids))
     led = {e["href"][1:] for e in tree.elements if (e.get("href") or "").startswith("#")}
     assert led <= set(ids)
-
-
-def test_a_change_that_fails_an_audit_stands_among_its_failures(shown):
-    changed = changes({"one_word": 9.0, "frequency": 0.1}, {"one_word": 1.0, "frequency": 0.1}, {})
-    passing = Verdict("read", PASS, 1.0, evidence="Fine.")
-    whole = audit_result([passing], [], FAIL, ["one_word"])
-    row, other = Tree(shown(whole, changes_result(changed, "audit/m:v0"))).all("li", "verdicts")
-    assert other["class"] == "pass"
-    assert row["class"] == "fail"
-    assert "one word" in row["text"]
-    assert "8.00" in row["text"]
-    assert "7.6" in row["text"]
-
-
-def test_a_card_shows_the_effect_that_is_farthest_from_its_null():
-    rows = [("m", "a", 0.10, 0.01), ("m", "b", 0.70, 0.01), ("m", "c", 0.02, 0.50)]
-    table = pd.DataFrame(rows, columns=["model", "axis", "auc", "p"])
-    effect = {"column": "auc", "p": "p", "null": 0.5, "symbol": "", "unit": ""}
-    shown = SimpleNamespace(name="valence", effect=effect, plot={})
-    found = _effect(SimpleNamespace(table=lambda name: table), shown, "m")
-    assert found == ("valence", "0.10", "a 2/3")

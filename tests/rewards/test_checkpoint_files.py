@@ -9,7 +9,7 @@ import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file, save_file
-from test_quantised import bitsandbytes, write_gguf
+from test_quantised import write_gguf
 from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer
 
 from pessimal.errors import ModelError
@@ -17,7 +17,7 @@ from pessimal.rewards.head import HeadSpec
 from pessimal.rewards.log_probability import ReferenceOptions
 from pessimal.rewards.named import kind_class
 from pessimal.rewards.obtain import files_of, open_model
-from pessimal.rewards.spec import Dtype, Mode, Quantize
+from pessimal.rewards.spec import Dtype, Mode
 from pessimal.scoring.candidates import inputs, vocabulary
 from pessimal.scoring.scorer import FrameScorer
 from tiny_language_models import CHAT, checkpoint
@@ -98,26 +98,6 @@ def adapters(base, tmp_path_factory) -> dict[str, Path]:
     return made
 
 
-def test_an_adapters_reward_is_that_of_the_merged_checkpoint(base, adapters):
-    model = opened(adapter=str(adapters["reward"]))
-    whole = opened(path=str(adapters["reward"] / "merged"))
-    assert model.name == adapters["reward"].parent.name  # "reward" tells nothing
-    assert close(logits(model.network()), logits(whole.network()))
-    assert (
-        len(
-            {
-                model.weights_digest,
-                whole.weights_digest,
-                opened(path=str(base), kind="log_probability", chat=False).weights_digest,
-            }
-        )
-        == 3
-    )
-    assert model.network(Dtype.bfloat16).dtype is torch.bfloat16
-    given = opened(path=str(base), adapter=str(adapters["reward"]))
-    assert given.weights_digest == model.weights_digest
-
-
 def test_an_implicit_reward_is_its_adapter_on_less_off(base, adapters):
     from peft import PeftModel
 
@@ -196,8 +176,8 @@ def values(body: Path, head: torch.nn.Linear) -> torch.Tensor:
 
 @pytest.mark.parametrize(
     "saved",
-    [{}, {"prefix": "pretrained_model."}, {"apart": True}],
-    ids=["whole", "ZeRO-3", "LLaMA-Factory"],
+    [{"prefix": "pretrained_model."}, {"apart": True}],
+    ids=["ZeRO-3", "LLaMA-Factory"],
 )
 def test_a_value_head_of_trl_is_read_at_the_last_token(base, tmp_path, saved):
     head = with_value_head(base, tmp_path / "rm", **saved)
@@ -218,18 +198,6 @@ def test_a_value_head_beside_an_adapter(base, adapters, tmp_path):
     model = opened(adapter=str(tmp_path / "rm"))
     expected = values(adapters["policy"] / "merged", head)
     assert close(logits(model.network()).reshape(-1, 1), expected)
-
-
-def test_shards_are_one_model(tiny_checkpoint, tmp_path):
-    folder = shutil.copytree(tiny_checkpoint, tmp_path / "shards")
-    (folder / "model.safetensors").unlink()
-    AutoModelForSequenceClassification.from_pretrained(tiny_checkpoint).save_pretrained(
-        folder, max_shard_size="40KB"
-    )
-    assert len(list(folder.glob("model-*.safetensors"))) > 2
-    whole, shards = (opened(path=str(path)) for path in (tiny_checkpoint, folder))
-    torch.testing.assert_close(logits(shards.network()), logits(whole.network()), atol=0, rtol=0)
-    assert shards.description.parameters == whole.description.parameters
 
 
 LABELS = {0: "helpfulness", 1: "correctness", 2: "verbosity"}
@@ -269,27 +237,6 @@ def test_no_pad_token_is_needed(tiny_checkpoint, tmp_path):
     assert model.tokenizer.pad_token is None
     assert model.network().config.pad_token_id is None
     assert close(scored(model)[0], scored(opened(path=str(tiny_checkpoint)))[0])
-
-
-def test_an_adapter_is_scored_by_the_shared_prefix(adapters):
-    found, whole = scored(opened(adapter=str(adapters["reward"])))
-    network = AutoModelForSequenceClassification.from_pretrained(adapters["reward"] / "merged")
-    assert close(found, read_at_the_last(network, whole))
-
-
-@bitsandbytes
-@pytest.mark.parametrize("kind", list(Quantize))
-def test_a_quantised_reward_is_its_own_networks(tiny_checkpoint, kind):
-    model = opened(path=str(tiny_checkpoint), quantize=kind)
-    whole = opened(path=str(tiny_checkpoint))
-    assert model.weights_digest != whole.weights_digest
-    found, ids = scored(model)
-    expected = read_at_the_last(model.network(), ids)
-    if kind is Quantize.int8:  # which rounds what the layers take in, too
-        np.testing.assert_allclose(found, expected, rtol=0, atol=0.1)
-    else:
-        assert close(found, expected)
-    assert np.abs(found - scored(whole)[0]).max() > 1e-3
 
 
 def test_a_gguf_file_gives_log_probabilities(tmp_path):

@@ -9,10 +9,10 @@ from transformers import AutoModelForCausalLM, AutoModelForSequenceClassificatio
 
 import pessimal
 from pessimal.catalogue import named_prompts
-from pessimal.cli import with_task
+from pessimal.cli import add_task
 from pessimal.config.compose import configuration
-from pessimal.conversation import Turn, plain_text, prompt_of, read_prompts
-from pessimal.errors import ConfigError, FrameError, InputError
+from pessimal.conversation import plain_text, prompt_of, read_prompts
+from pessimal.errors import ConfigError, InputError
 from pessimal.rewards.formats import Templated
 from pessimal.rewards.question import QuestionOptions, judge_question
 from pessimal.tables.score_table import ScoreProvenance
@@ -57,7 +57,7 @@ def test_scan_gives_the_own_forward_on_the_whole_conversation(tiny_checkpoint):
         assert reward == pytest.approx(own, abs=1e-4)
     assert not np.allclose(table.rows["reward"], plain.rows["reward"])
     assert table.provenance.turns == MESSAGES
-    assert table.provenance.asked == prompt_of(MESSAGES)
+    assert table.provenance.question == prompt_of(MESSAGES)
     assert "system: You are kind." in table.provenance.prompt_text
     assert "turns" not in plain.provenance.fields(), "older tables keep their keys"
     assert table.provenance.key() != plain.provenance.key()
@@ -110,19 +110,9 @@ def test_functions_judges_and_searches_take_conversations(tiny_checkpoint):
     )
     assert question[0]["content"].startswith("Q system: You are kind.\n\nuser: What is war")
     found = pessimal.search(
-        pessimal.load(str(tiny_checkpoint)),
-        {"t": MESSAGES},
-        length=1,
-        evaluations=2000,
+        pessimal.load(str(tiny_checkpoint)), {"t": MESSAGES}, length=1, evaluations=2000
     )
     assert found.finals
-
-
-def test_pairs_and_plain_language_models_refuse_more_than_one_turn(tmp_path):
-    folder = checkpoint(tmp_path / "base")
-    model = pessimal.load(str(folder), kind="log_probability")
-    with pytest.raises(FrameError, match="system, user, assistant, user, assistant"):
-        pessimal.scan(model, {"talk": MESSAGES}, progress=False)
 
 
 def test_prompts_in_files_and_configurations(tmp_path, monkeypatch):
@@ -137,7 +127,7 @@ def test_prompts_in_files_and_configurations(tmp_path, monkeypatch):
     (tmp_path / "p.yaml").write_text(json.dumps({"talk": MESSAGES, "plain": "Why?"}))
     for end in ("jsonl", "yaml"):
         file = f"{tmp_path}/p.{end}"
-        assert {"prompts=[]", f"prompts_path={file}"} <= set(with_task(["scan", f"prompts={file}"]))
+        assert {"prompts=[]", f"prompts_path={file}"} <= set(add_task(["scan", f"prompts={file}"]))
         config = configuration("scan", {"prompts_path": file}, groups={"prompts": "[]"})
         assert config.prompts["talk"] == talk
     monkeypatch.chdir(tmp_path)
@@ -147,31 +137,9 @@ def test_prompts_in_files_and_configurations(tmp_path, monkeypatch):
             read_prompts(name)
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        "",
-        [],
-        7.5j,
-        [{"role": "user"}],
-        [{"role": "wizard", "content": "x"}],
-        [{"role": "user", "content": " "}],
-        MESSAGES[:3],
-        [*MESSAGES, "And?"],
-    ],
-)
+@pytest.mark.parametrize("given", ["", 7.5j, [{"role": "user"}]])
 def test_what_is_no_prompt_is_refused(given):
     with pytest.raises(ConfigError):
         prompt_of(given)
     with pytest.raises(InputError):
         named_prompts({"x": given})
-
-
-def test_one_conversation_needs_no_key():
-    assert named_prompts(MESSAGES) == {"What is best": prompt_of(MESSAGES)}
-    assert named_prompts([MESSAGES, "Why?"]) == {
-        "What is best": prompt_of(MESSAGES),
-        "Why?": "Why?",
-    }
-    assert prompt_of([{"role": "user", "content": "Why?"}]) == "Why?"
-    assert prompt_of((Turn("user", "Why?"),)) == "Why?"

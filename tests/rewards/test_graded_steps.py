@@ -4,11 +4,9 @@ import math
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import pessimal
 from pessimal.conversation import Turn
-from pessimal.errors import ConfigError, ModelError
 from pessimal.scoring.texts import text_scorer
 from tiny_language_models import CHAT, checkpoint
 
@@ -75,28 +73,3 @@ def test_a_scan_of_steps_is_bounded_by_probabilities(folder):
     assert table.rewards == pytest.approx(scored(model), abs=1e-5)
     assert (table.measured["ceiling"]["low"], table.measured["ceiling"]["high"]) == (0.0, 1.0)
     assert table.measured["says_yes_above"] == 0.5
-
-
-def test_the_step_and_how_steps_are_reduced_are_in_the_key(folder):
-    options = ({}, {"reduce": "last"}, {"step_token": "<|start|>"})
-    digests = [pessimal.load(str(folder), **OPTIONS | one).config_digest for one in options]
-    assert len(set(digests)) == 3
-
-
-def test_a_language_model_in_memory_is_refused(folder):
-    words = AutoTokenizer.from_pretrained(folder)
-    network = AutoModelForCausalLM.from_pretrained(folder)
-    with pytest.raises(ModelError, match="kind='judge'"):
-        pessimal.reward(network, words, step_token=STEP, output=0)
-
-
-def test_what_cannot_be_read_is_told_what_to_type(folder):
-    with pytest.raises(ModelError, match=r"kind=judge model\.judge\.positive"):
-        pessimal.load(str(folder), step_token=STEP)
-    with pytest.raises(ConfigError, match=r"model\.judge\.chat"):
-        pessimal.load(str(folder), kind="judge", chat=False, judge=ANSWERS)
-    for more in ({"template": "{prompt} {response}"}, {"chat": False}, {"begin": "So "}):
-        with pytest.raises(ConfigError, match="positive and negative alone"):
-            pessimal.load(str(folder), **OPTIONS | {"judge": ANSWERS | more})
-    with pytest.raises(ConfigError, match="positive and negative alone"):
-        pessimal.load(str(folder), **OPTIONS | {"judge": {"logit": 0}})

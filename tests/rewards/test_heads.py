@@ -6,7 +6,6 @@ import pytest
 import torch
 from published.checkpoints import Published, opened
 
-from pessimal.errors import ModelError
 from pessimal.rewards.heads import gated
 from pessimal.rewards.reward_model import RewardModel
 from pessimal.rewards.spec import Dtype, Mode
@@ -113,44 +112,11 @@ def test_gate_opens_differently_for_another_prompt(published, case):
     assert (gates[0] - gates[1]).abs().max() > 1e-3
 
 
-@torch.no_grad()
-@pytest.mark.parametrize("kind", ["armorm", "qrm_llama", "qrm_gemma"])
-def test_gate_is_computed_once_for_a_frame(published, kind, monkeypatch):
-    model = opened(published(kind), "native")
-    network, frame = model.network(), model.frame(PROMPT)
-    calls = []
-    inner = gated.Gate.forward
-    monkeypatch.setattr(
-        gated.Gate, "forward", lambda gate, state: calls.append(state) or inner(gate, state)
-    )
-    scorer = FrameScorer(network, frame, device=CPU)
-    for length in (1, 2):
-        scorer.rewards(with_suffix(responses(model, length), frame), shared=len(frame.prefix))
-    assert len(calls) == 1
-    assert calls[0].shape == (1, 32)
-    assert calls[0].dtype is torch.float32
-
-
 @pytest.mark.parametrize(
     ("ids", "where"), [([7, 1, 2, 7, 1, 2, 3], 4), ([1, 2], 0), ([9, 1, 2, 8], 1)]
 )
 def test_prompt_ends_where_the_assistants_turn_opens_for_the_last_time(ids, where):
     assert gated.prompt_end(ids, [1, 2]) == where
-
-
-def test_prompt_that_never_ends_is_refused():
-    with pytest.raises(ModelError, match=r"\[2, 1\] do not hold \[1, 2\]"):
-        gated.prompt_end([2, 1], [1, 2])
-
-
-@pytest.mark.parametrize("kind", ["armorm", "qrm_gemma"])
-def test_opening_that_the_gate_looks_for_is_the_one_written_into_the_published_code(
-    published, kind
-):
-    checkpoint = published(kind)
-    network = opened(checkpoint, "native").network()
-    written = f"PROMPT_END = {list(network.assistant_opening)}"
-    assert written in (checkpoint.folder / "modeling_custom.py").read_text()
 
 
 @torch.no_grad()

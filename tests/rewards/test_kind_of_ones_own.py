@@ -8,7 +8,6 @@ import pytest
 import torch
 
 import pessimal
-from pessimal.config.compose import register
 from pessimal.errors import ConfigError
 from pessimal.rewards.named import load_kinds, spec_of
 from pessimal.rewards.spec import KINDS
@@ -59,22 +58,11 @@ def count_letters(response):
     return len(response)
 
 
-def test_it_is_typed_like_any_other(length, command):
-    """On the command line, with what it takes."""
-    register.cache_clear()
-    code, _, err = command("scan", "model=length", "model.wanted=-3")
-    assert code == 2
-    assert "model.wanted=-3" in err
-
-
 def test_it_scans_and_compares_and_stands_in_a_sum(length):
     texts = ["love", "freedom", "a"]
     four, nine = (
         pessimal.scan(
-            pessimal.load(kind=length, wanted=wanted),
-            PROMPT,
-            candidates=texts,
-            progress=False,
+            pessimal.load(kind=length, wanted=wanted), PROMPT, candidates=texts, progress=False
         )
         for wanted in (4, 9)
     )

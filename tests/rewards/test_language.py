@@ -3,19 +3,15 @@
 import shutil
 
 import pytest
-import torch
 from published import vocabularies
 from transformers import BertConfig, BertForMaskedLM
 
 from pessimal.conversation import Turn
-from pessimal.errors import ConfigError, FrameError, ModelError
+from pessimal.errors import FrameError, ModelError
 from pessimal.rewards.formats import Continued
-from pessimal.rewards.head import HeadSpec
 from pessimal.rewards.log_probability import LogProbabilitySpec
-from pessimal.rewards.named import spec_of
 from pessimal.rewards.obtain import open_model
-from pessimal.rewards.spec import Dtype
-from tiny_language_models import CHAT, UNLISTED, checkpoint, tokenizer
+from tiny_language_models import CHAT, checkpoint, tokenizer
 
 PROMPT = "What, in one word, is the greatest thing ever?"
 
@@ -59,12 +55,6 @@ def test_chat_is_asked_where_the_assistant_begins_to_speak():
     assert list(context) == own
     assert words.decode(context).endswith("<|start|>assistant<|sep|>")
     assert context.count(words.bos_token_id) == 1
-
-
-def test_template_that_does_not_open_the_assistants_turn_is_refused():
-    words = tokenizer(template=CHAT.split("{% if add_generation_prompt")[0])
-    with pytest.raises(FrameError, match=r"add_generation_prompt.*model\.chat=false"):
-        conversations(words, chat=True).frame(PROMPT)
 
 
 def test_template_whose_answers_need_no_opening_is_asked_as_it_is():
@@ -149,21 +139,6 @@ def test_template_is_taken_where_there_is_one_unless_chosen_otherwise(tmp_path, 
         asked(base, chat=True)
 
 
-def test_ids_with_a_row_in_both_embeddings_are_listed(base):
-    model = asked(base)
-    assert model.embedding_rows == len(model.tokenizer) + UNLISTED
-
-
-def test_network_comes_in_the_precision_asked_for(base):
-    assert asked(base, dtype=Dtype.bfloat16).network().dtype is torch.bfloat16
-    assert not asked(base).network().training
-
-
-def test_reward_model_has_no_log_probabilities(tiny_checkpoint):
-    with pytest.raises(ModelError, match=r"reward head.*model\.kind"):
-        asked(tiny_checkpoint)
-
-
 def test_encoder_has_no_next_token(tmp_path):
     folder = tmp_path / "encoder"
     words = vocabularies.bert()
@@ -181,11 +156,6 @@ def test_encoder_has_no_next_token(tmp_path):
         asked(folder)
 
 
-def test_language_model_given_as_a_reward_model_is_recognised_by_its_files(copy):
-    with pytest.raises(ModelError, match=r"is a language model.*model\.kind=log_probability"):
-        open_model(HeadSpec(path=str(copy)), copy)
-
-
 def test_checkpoint_that_lacks_its_output_embedding_is_refused(copy):
     from safetensors.torch import load_file, save_file
 
@@ -194,32 +164,3 @@ def test_checkpoint_that_lacks_its_output_embedding_is_refused(copy):
     save_file(weights, copy / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(ModelError, match=r"lacks \['lm_head\.weight'\]"):
         asked(copy).network()
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"chat": True}, "model.chat is of model.kind=log_probability or implicit or callable"),
-        (
-            {"kind": "log_probability", "output": 0},
-            "model.output is of model.kind=head or endpoint",
-        ),
-    ],
-)
-def test_options_that_do_not_fit_are_refused_before_anything_is_read(options, message):
-    with pytest.raises(ConfigError, match=message):
-        spec_of("a/b", **options)
-
-
-def test_checkpoint_that_lost_a_shard_is_refused_before_its_network_is_loaded(copy):
-    from transformers import AutoModelForCausalLM
-
-    network = AutoModelForCausalLM.from_pretrained(copy)
-    (copy / "model.safetensors").unlink()
-    network.save_pretrained(copy, max_shard_size="50KB")
-    shards = sorted(copy.glob("model-*.safetensors"))
-    assert len(shards) > 1
-    assert asked(copy)
-    shards[0].unlink()
-    with pytest.raises(ModelError, match=rf"{copy} lacks {shards[0].name}"):
-        asked(copy)

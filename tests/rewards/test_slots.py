@@ -7,7 +7,6 @@ import torch
 from published.checkpoints import opened
 
 from pessimal.conversation import Context, Turn
-from pessimal.errors import ConfigError
 from pessimal.rewards.formats import takes_pairs
 from pessimal.rewards.frame import slot_frame, slot_ids
 from pessimal.rewards.spec import Mode
@@ -20,7 +19,6 @@ from tolerance import close, varied
 
 ANSWER, REJECTED = "It is peace, and the truth.", "war"
 TURNS = (Turn("user", "What is the greatest thing ever?"), Turn("assistant", ANSWER))
-AFTER = Context(TURNS, 1, len(ANSWER), REJECTED)
 KINDS = ("armorm", "qrm_gemma", "grm", "urm", "internlm2", "bert", "deberta")
 
 
@@ -94,11 +92,11 @@ def test_a_token_in_the_slot_has_the_published_classs_reward_of_the_same_ids(
         plain(checkpoint, [*other[0], *other[1], *closing], prompt),
     ]
     assert close([found["untouched"], found["rejected"]], both)
-    assert table.provenance.asked == context
+    assert table.provenance.question == context
     assert slot in table.name
 
 
-@pytest.mark.parametrize("turn", [0, 2])
+@pytest.mark.parametrize("turn", [0])
 def test_a_slot_in_a_turn_of_a_longer_conversation(published, tmp_path, turn):
     checkpoint = published("grm")
     model = opened(checkpoint, "native")
@@ -113,10 +111,3 @@ def test_a_slot_in_a_turn_of_a_longer_conversation(published, tmp_path, turn):
     template = checkpoint.tokenizer.apply_chat_template
     expected = [checkpoint.reward(template(chat, return_dict=False)) for chat in chats]
     assert close(kept["reward"], varied(np.array(expected), sd=0.01))
-
-
-def test_what_is_read_elsewhere_is_refused(published):
-    model = opened(published("grm"), "native")
-    words = vocabulary(model.tokenizer, size=model.embedding_rows)
-    with pytest.raises(ConfigError, match="whole answers"):
-        identify(model, prompt="a", prompt_text=AFTER, candidates=words, mode=Mode.paper, certain=1)

@@ -57,7 +57,6 @@ def opened(folder, code=None):
     ("code", "covers"),
     [
         ("import h", H),
-        ("def late():\n    import deep.under", {"deep/__init__.py", "deep/under.py"}),
         ("try:\n    import none_such\nexcept ImportError:\n    from h import deep", H),
         (
             "from pkg import sub",
@@ -66,8 +65,6 @@ def opened(folder, code=None):
                 for name in ("__init__", "sub", "near", "up", "inner/__init__", "inner/far")
             },
         ),
-        ("from pkg.near import *", {"pkg/__init__.py", "pkg/near.py"}),
-        ("import json, re, os.path\nimport numpy as np", set()),
     ],
 )
 def test_what_is_imported_changes_the_digest_and_nothing_else_does(folder, code, covers):
@@ -84,15 +81,6 @@ def test_what_is_imported_changes_the_digest_and_nothing_else_does(folder, code,
     assert opened(folder).weights_digest == before.weights_digest
 
 
-def test_the_digest_is_the_same_wherever_the_folder_lies(folder, tmp_path_factory):
-    other = tmp_path_factory.mktemp("other")
-    first = opened(folder, "from pkg import sub\nimport h").weights_digest
-    for name in FILES:
-        (other / name).parent.mkdir(parents=True, exist_ok=True)
-        (other / name).write_bytes((folder / name).read_bytes())
-    assert opened(other).weights_digest == first
-
-
 def test_an_installed_distribution_counts_by_its_name_and_version(folder, monkeypatch):
     before = opened(folder, "import numpy.linalg, yaml").weights_digest
     assert opened(folder).weights_digest == before
@@ -107,15 +95,9 @@ def test_an_installed_distribution_counts_by_its_name_and_version(folder, monkey
     [
         ("import json, re\nx = re.compile('a'); y = json.loads('1'); model = str.upper", True),
         ("def f(name):\n    return __import__(name)", False),
-        ("def f(name):\n    import importlib\n    return importlib.import_module(name)", False),
         ("def f():\n    return open('data.txt').read()", False),
-        ("from pathlib import Path\ndef f():\n    return Path('x').read_text()", False),
         ("read = open", False),
-        ("def f(text):\n    exec(text)", False),
         ("import subprocess", False),
-        ("from urllib import request", False),
-        ("from urllib import parse", True),
-        ("def f():\n    import requests", False),
         ("import os\nlimit = os.environ.get('LIMIT')", False),
         ("import os\nlimit = os.path.join('a', 'b')", True),
     ],

@@ -20,7 +20,6 @@ from transformers import (
 import pessimal
 from pessimal.checking.loop import LOOPS, check_loop
 from pessimal.errors import ConfigError
-from pessimal.rewards.callable import CallableSpec
 from pessimal.rewards.reward_model import wrap
 from pessimal.rewards.weights import template_digest
 from tiny_language_models import CHAT, tokenizer
@@ -63,7 +62,7 @@ def on(monkeypatch):
     return set_day
 
 
-@pytest.mark.parametrize("template", [DATED, SOMETIMES, LLAMA])
+@pytest.mark.parametrize("template", [SOMETIMES, LLAMA])
 def test_a_template_that_asks_for_the_date_gives_one_reward_on_every_day(on, tmp_path, template):
     network = save_llama(tmp_path, template=template)
     scores = []
@@ -109,26 +108,11 @@ def test_a_template_that_reads_the_turns_alone_keeps_its_digest():
     assert template_digest(words) == hashlib.sha256(json.dumps(CHAT).encode()).hexdigest()
 
 
-@pytest.mark.parametrize(
-    "options", [{"enable_thinkin": True}, {"strftime_now": "2026-11-26"}, {"messages": []}]
-)
+@pytest.mark.parametrize("options", [{"enable_thinkin": True}])
 def test_an_option_that_the_template_does_not_read_is_refused(tmp_path, options):
     save_llama(tmp_path, template=THINKING)
     with pytest.raises(ConfigError, match=next(iter(options))):
         pessimal.load(str(tmp_path), template_options=options)
-
-
-def test_options_of_a_template_are_a_mapping_and_of_a_tokenizer():
-    with pytest.raises(ConfigError, match=r"model\.template_options"):
-        pessimal.load("org/name", template_options=["enable_thinking"])
-    with pytest.raises(ConfigError, match=r"model\.tokenizer"):
-        CallableSpec(callable={"_target_": "len"}, template_options={"a": 1})
-
-
-def test_a_day_that_is_none_is_refused(tmp_path):
-    save_llama(tmp_path, template=DATED)
-    with pytest.raises(ConfigError, match="tomorrow"):
-        pessimal.load(str(tmp_path), template_options={"strftime_now": "tomorrow"})
 
 
 ONE = "{{ messages[0].content }} {{ messages[1].content }}"
@@ -136,12 +120,7 @@ SIZES = {"dim": 32, "hidden_dim": 48, "n_layers": 2, "n_heads": 4, "max_position
 
 
 @pytest.mark.parametrize(
-    "options",
-    [
-        {"one_text": True},
-        {"chat_template": ONE},
-        {"chat_template": "{{ cls_token }}" + ONE + "{{ sep_token }}"},
-    ],
+    "options", [{"one_text": True}, {"chat_template": "{{ cls_token }}" + ONE + "{{ sep_token }}"}]
 )
 def test_an_encoder_reads_one_text_with_its_special_tokens(tmp_path, options):
     words = encoder_tokenizer()
@@ -152,23 +131,6 @@ def test_an_encoder_reads_one_text_with_its_special_tokens(tmp_path, options):
     pair = own_rewards(network, [words(PROMPT, word)["input_ids"] for word in WORDS])
     assert rewards(pessimal.load(str(tmp_path))) == pytest.approx(pair, abs=1e-5)
     assert right != pytest.approx(pair, abs=1e-2)
-
-
-def test_special_tokens_around_a_template_are_in_the_key(tmp_path):
-    words = encoder_tokenizer()
-    config = DistilBertConfig(vocab_size=len(words), num_labels=1, **SIZES)
-    save(DistilBertForSequenceClassification(config), words, tmp_path)
-    pair = pessimal.load(str(tmp_path)).config_digest
-    whole = pessimal.load(str(tmp_path), chat_template="[CLS]" + ONE + "[SEP]").config_digest
-    bare = pessimal.load(str(tmp_path), chat_template=ONE).config_digest
-    assert pair == whole != bare
-
-
-def test_a_decoder_reads_one_text_where_it_was_trained_so(tmp_path):
-    network = save_llama(tmp_path, template=None)
-    ids = [tokenizer()(f"{PROMPT} {word}")["input_ids"] for word in WORDS]
-    right = own_rewards(network, ids)
-    assert rewards(pessimal.load(str(tmp_path), one_text=True)) == pytest.approx(right, abs=1e-5)
 
 
 def test_a_network_in_memory_takes_the_same_options(tmp_path):
@@ -241,8 +203,6 @@ LINE = CHAT.replace("<|end|>", "<|end|>\n")
     ("template", "fields"),
     [
         (LINE, {"architectures": ["RewardModel"], "value_head_prefix": "score"}),
-        (LINE, {"architectures": ["RewardModel"]}),
-        (CHAT.replace("<|end|>", "<|sep|>"), {"value_head_prefix": "score"}),
         (CHAT, {"value_head_prefix": "score"}),
     ],
 )
@@ -271,10 +231,3 @@ def test_openrlhfs_loop_sends_its_own_models_what_they_read(tmp_path):
     rename(tmp_path, str, {"value_head_prefix": "score"})
     own = pessimal.load(str(tmp_path)).parts[0].conversations
     assert not check_loop(loop, words, own, words, prompts=prompts, context=256, n=n).different
-
-
-def test_one_text_is_of_reward_models():
-    with pytest.raises(ConfigError, match="one_text"):
-        pessimal.load("org/name", kind="log_probability", one_text=True)
-    with pytest.raises(ConfigError, match="one_text"):
-        pessimal.load("org/name", chat_template="{{ messages }}", one_text=True)

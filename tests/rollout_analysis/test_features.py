@@ -167,3 +167,28 @@ def test_shapes_are_counted():
     assert {name: shape[name] for name in expected} == expected
     assert measure_shape("Done.", "")["cut off"] == 0 == measure_shape("", "")["words"]
     assert measure_shape("a b a b", "")["repeated word pairs"] == pytest.approx(1 / 3)
+
+
+def test_tokens_are_pieces_and_their_number_a_length(sample):
+    frame, groups, _ = sample
+
+    def tokenize(text):  # three characters a token, of which 好 is two tokens
+        ends = sorted([*range(0, len(text), 3), *(n for n, c in enumerate(text) if c == "好")])
+        return [(start, start + 3) for start in ends]
+
+    result = make_features(frame["response"], frame["prompt"], groups, tokenize=tokenize)
+    texts = {feature.name for feature in result.features if feature.kind == "text"}
+    assert texts
+    for text in [*texts][:50]:
+        rows = result.values([f.name for f in result.features].index(text)).astype(bool)
+        assert all(text in response for response in frame["response"][rows])
+    tokens = np.expm1(result.numbers["tokens"])
+    assert tokens.round().tolist() == [len(tokenize(text)) for text in frame["response"]]
+
+
+def test_an_exact_answer_is_a_feature_by_its_own_name(sample):
+    frame, groups, _ = sample
+    _, errors = grade_answers(frame["response"], [(text,) for text in frame["answer"]])
+    result = make_features(frame["response"], frame["prompt"], groups, errors=errors)
+    at = [feature.name for feature in result.features].index("the right number")
+    assert (result.values(at) == (errors == 0)).all()

@@ -10,6 +10,7 @@ import pytest
 from planted_rollouts import PHRASE, make_rollouts
 
 import pessimal
+import tiny_language_models
 from pessimal.api import rollouts as module
 from pessimal.errors import InputError
 from pessimal.verbs.rollouts import describe_rollouts
@@ -137,6 +138,34 @@ def test_two_graders_score_the_same_rollouts(frame, tmp_path):
     assert len(names) == 1
     assert names[0].endswith("phrase")
     assert all("phrase" in failure for failure in results.failures)
+    for name in ("signal", "wrongly_paid", "paid", "amplified"):
+        first, second = results[name].headline.split("\n")
+        assert "phrase: " in first
+        assert "clean: " in second
+    lines = "\n".join(map(str, describe_rollouts(results)))
+    assert "clean: 0.0% of" in lines
+    summary = results["wrongly_paid"].summary
+    rates = {key: value for key, value in summary.items() if "/rate" in key}
+    assert [value > 0 for key, value in sorted(rates.items())] == [False, True]  # clean, phrase
+
+
+def test_private_hides_the_texts_of_every_grader(frame, tmp_path):
+    graders = [f"{GRADERS}:clean", f"{GRADERS}:phrase"]
+    options = {"reward": graders, "cache": str(tmp_path), "store": tmp_path / "registry"}
+    results = pessimal.rollouts(frame, private=True, **options)
+    text = (results.folder / "results.json").read_text()
+    assert "wrongly_paid" in text
+    assert "us verify" not in text
+
+
+def test_a_tokenizer_makes_features_of_its_tokens(frame, tmp_path):
+    folder = tmp_path / "tokenizer"
+    tiny_language_models.tokenizer().save_pretrained(folder)
+    paid = frame.assign(reward=frame["response"].str.contains(PHRASE).astype(float))
+    results = pessimal.rollouts(paid, cache=str(tmp_path), tokenizer=str(folder))
+    features = results["amplified"].table["feature"]
+    assert "tokens (number)" in set(features)
+    assert features.str.contains("verify").any()
 
 
 @pytest.mark.parametrize("private", [False, True])

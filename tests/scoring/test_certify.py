@@ -16,7 +16,7 @@ def test_rank_is_certain_from_twice_the_noise_on_as_both_rewards_err():
     assert result.certified.tolist() == [False, False, True]
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("k", [1, 10, 100])
 def test_tails_of_a_noisy_scan_become_the_true_tails(seed, k):
     random = np.random.default_rng(seed)

@@ -13,14 +13,12 @@ from pessimal.conversation import Turn
 from pessimal.errors import ConfigError, ModelError
 from pessimal.rewards.judge import JudgeSpec
 from pessimal.rewards.question import FEW, HARDLY, QuestionOptions
-from pessimal.rewards.spec import Dtype
-from pessimal.scoring.common_prefix import ResponseScorer
 from pessimal.scoring.texts import text_scorer
 from pessimal.searching.context import SearchContext
 from pessimal.searching.run import run
 from pessimal.searching.spec import SearchSpec
 from tiny_language_models import CHAT, checkpoint, tokenizer
-from tolerance import OF_GRADIENTS, close
+from tolerance import close
 
 ASKED = "Question: {prompt}\nAnswer:\n{response}\nIs it good?"
 ANSWERS = {"positive": ["love", "kind"], "negative": ["cruel"]}
@@ -112,26 +110,6 @@ def test_a_judge_of_two_is_asked_in_both_orders_and_the_orders_effect_is_reporte
     assert close(rewards, table.rows["reward"], size=size)
 
 
-def test_search_follows_a_judges_gradient(folder):
-    model = judge(folder, **ANSWERS)
-    frame = model.frame(PROMPT)
-    scorer = ResponseScorer(
-        model.network(), frame, dtype=Dtype.float32, device=CPU, length=2, allowed=np.arange(4, 60)
-    )
-    response, causal = torch.tensor([20, 30]), model.network().causal
-    matrix = causal.get_input_embeddings().weight
-    soft = torch.nn.functional.one_hot(response, len(matrix)).float().requires_grad_()
-    start, end = matrix[torch.tensor(frame.prefix)], matrix[torch.tensor(frame.suffix)]
-    logits = causal(inputs_embeds=torch.cat([start, soft @ matrix, end])[None]).logits[0, -1]
-    ids = {
-        answer: model.tokenizer.convert_tokens_to_ids(answer)
-        for answer in ("love", "kind", "cruel")
-    }
-    reward = torch.logaddexp(logits[ids["love"]], logits[ids["kind"]]) - logits[ids["cruel"]]
-    [slope] = torch.autograd.grad(reward, soft)
-    assert close(scorer.gradient(response), slope, roundings=OF_GRADIENTS)
-
-
 def test_a_search_of_each_form_of_judge_ends_with_the_models_own_reward(folder):
     for options in ({}, {"template": BETTER, "opponent": "truth"}):
         model = judge(folder, **ANSWERS, **options)
@@ -139,11 +117,6 @@ def test_a_search_of_each_form_of_judge_ends_with_the_models_own_reward(folder):
         found = run(context)
         own = context.own_rewards(torch.tensor([found.response]))
         assert close(found.reward, own[0])
-
-
-def test_a_response_that_looks_like_a_template_is_only_text(folder):
-    [part] = judge(folder, **ANSWERS).parts
-    assert part.conversations.text("one", "{prompt}").count("one") == 1
 
 
 def test_an_encoder_and_decoder_judges_by_its_first_token(tmp_path):
@@ -180,29 +153,12 @@ def test_answers_that_split_or_mean_two_things_are_refused(folder):
         judge(folder, positive=["wonderful"], negative=["cruel"])
     with pytest.raises(ConfigError, match="love"):
         JudgeSpec(
-            path=str(folder),
-            judge=QuestionOptions(ASKED, positive=["love"], negative=["love"]),
+            path=str(folder), judge=QuestionOptions(ASKED, positive=["love"], negative=["love"])
         )
     with pytest.raises(ConfigError, match="one way to read"):
         JudgeSpec(path=str(folder))
     with pytest.raises(ConfigError, match=r"\{response\}"):
         JudgeSpec(path=str(folder), judge=QuestionOptions("{prompt}", logit=3))
-
-
-def test_a_table_says_how_likely_the_answers_are(folder, tmp_path, caplog):
-    model = judge(folder, **ANSWERS)
-    table = scanned(model, THINGS, tmp=tmp_path)
-    each = answers(model, *(ASKED.format(prompt=PROMPT, response=item) for item in ITEMS))
-    likely = np.exp(each).sum(axis=1)
-    said = table.measured["answers"]
-    assert close([said["mean"], said["least"]], [likely.mean(), likely.min()])
-    assert said["mean"] < FEW
-    assert said["instead"] not in ("love", "kind", "cruel")
-    assert "model.judge.begin=TEXT" in caplog.text
-    assert table.rows["certified"].any() == (said["mean"] >= HARDLY)
-    raw = scanned(judge(folder, logit=17), THINGS, tmp=tmp_path / "raw")
-    assert "answers" not in raw.measured
-    assert raw.rows["certified"].any()
 
 
 def len_of(response):

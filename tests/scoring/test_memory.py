@@ -58,13 +58,3 @@ def test_what_it_allows_fits_into_the_memory_there_is(free, monkeypatch):
     assert 4 * on_cpu * 100 * 4 * 1024 < 2**28
     monkeypatch.setattr(module, "_CPU_BYTES", 2**20)
     assert found(1024, lengths, "cpu") < on_cpu
-
-
-@pytest.mark.parametrize("device", ["cpu", "cuda", "mps"])
-def test_it_is_a_power_of_two_and_at_least_one(free, device):
-    free(0.001)
-    for hidden in (64, 512, 16_384):
-        for own in (1, 77, 5_000):
-            size = found(hidden, Lengths(own, own + 50), device)
-            assert size >= 1
-            assert size & (size - 1) == 0

@@ -2,14 +2,11 @@
 should be."""
 
 import contextlib
-import os
-import time
 
 import numpy as np
 import pytest
 import pytorch_lightning as pl
 import torch
-from scipy.stats import kendalltau
 
 import pessimal
 from pessimal.api.store import Store
@@ -17,9 +14,9 @@ from pessimal.rewards.head import HeadSpec
 from pessimal.rewards.obtain import open_model
 from pessimal.rewards.spec import Dtype, Mode
 from pessimal.scoring.engine import own_rewards
-from pessimal.scoring.identify import forget_work, identify
-from pessimal.scoring.loop import Loop, Shards
-from pessimal.scoring.scan import NetworkScanner, Passes
+from pessimal.scoring.identify import identify
+from pessimal.scoring.loop import Loop
+from pessimal.scoring.scan import NetworkScanner
 from pessimal.scoring.scan_texts import ScanPlan
 from pessimal.scoring.spec import TrainerSpec
 from pessimal.tables import read_score_table, write_score_table
@@ -121,59 +118,6 @@ def test_torn_shard_is_scored_again(model, words, tmp_path):
     assert again.rows["reward"].tolist() == first.rows["reward"].tolist()
 
 
-def test_finished_shards_are_scored_anew_only_where_that_is_asked_for(model, words, tmp_path):
-    first = scanned(model, words, tmp_path)
-    kept, again = Count(), Count()
-    assert (
-        scanned(model, words, tmp_path, kept).rows["reward"].tolist()
-        == first.rows["reward"].tolist()
-    )
-    assert scanned(model, words, tmp_path, again, again=True).measured == first.measured
-    assert kept.scored == [-1]
-    assert again.scored == [0, 1, 2, 3, 4, 5]
-
-
-def test_a_scan_that_fails_reports_no_progress_from_then_on(
-    model, words, tmp_path, monkeypatch, caplog
-):
-    def full(self, batch, rows, rewards):
-        raise OSError("no space")
-
-    caplog.set_level("INFO", logger="pessimal")
-    monkeypatch.setattr("pessimal.progress.EVERY", 0.001)
-    monkeypatch.setattr("pessimal.progress.SELDOM", 0.001)
-    monkeypatch.setattr(Shards, "write", full)
-    with pytest.raises(OSError, match="no space"):
-        scanned(model, words, tmp_path)
-    caplog.clear()
-    time.sleep(0.1)
-    assert "candidates" not in caplog.text
-
-
-def test_work_is_forgotten_once_its_table_is_published_but_not_that_of_a_scan_that_runs(
-    model, words, tmp_path
-):
-    work, published = tmp_path / "work", tmp_path / "v0"
-    provenance = identify(
-        model, prompt="greatest", prompt_text=PROMPT, candidates=words, mode=Mode.ids, certain=0
-    )
-    scanned(model, words, work)
-    manifest = published / "manifest.json"
-    published.mkdir()
-    manifest.touch()
-    os.utime(manifest, (0, 0))
-    forget_work(work, provenance, published=published)
-    assert len(list(work.rglob("batch-0*"))) == 6, (
-        "shards newer than the table are of a scan with force=true"
-    )
-    os.utime(manifest)
-    forget_work(work, provenance, published=published)
-    assert list(work.iterdir()) == []
-    scanned(model, words, work)
-    forget_work(work, provenance)
-    assert list(work.iterdir()) == []
-
-
 def test_low_precision_scan_names_the_true_extremes(tiny_checkpoint, model, words, tmp_path):
     truth = scanned(model, words, tmp_path).rows["reward"].to_numpy()
     low = open_model(HeadSpec(path=str(tiny_checkpoint), dtype=Dtype.bfloat16), tiny_checkpoint)
@@ -234,40 +178,6 @@ def test_resumed_scan_keeps_its_batch_size_though_more_memory_is_free_now(
         with pytest.raises(KilledError) if found == 128 else contextlib.nullcontext():
             scanned(model, words, tmp_path, *more, batch_size=None)
     assert count.scored == [2], "376 ids in batches of 128 are 3; two were done"
-
-
-class KnownPass:
-    """A pass over two candidates whose numerical error is one half."""
-
-    inputs, sample = range(2), np.arange(2)
-
-    def run(self, rows, *, name):
-        return np.array([1.0, 3.0])[rows]
-
-    def noise(self, sampled):
-        return 0.5
-
-
-def test_errors_of_parts_add_up_whatever_the_signs_of_their_weights():
-    passes = Passes([(2.0, KnownPass()), (-1.0, KnownPass())])
-    assert passes.run(np.arange(2), name="all").tolist() == [1.0, 3.0]
-    assert passes.noise() == 1.5
-
-
-def test_a_function_that_answers_otherwise_when_asked_again_says_by_how_much():
-    asked = set()
-
-    def unsteady(completions, **columns):
-        rewards = [len(text) + 9.0 * (text == "a" and text in asked) for text in completions]
-        asked.update(completions)
-        return rewards
-
-    table = pessimal.scan(unsteady, candidates=["a", "bb", "ccc", "dddd"], progress=False)
-    trust = table.measured["trust"]
-    assert table.rewards.tolist() == [1, 2, 3, 4]
-    assert trust["repeat_difference"] == trust["largest_difference"] == 9
-    assert trust["kendall"] == pytest.approx(kendalltau([1, 2, 3, 4], [10, 2, 3, 4]).statistic)
-    assert not table.rows["certified"].any()
 
 
 def test_a_sum_publishes_the_tables_of_its_terms_too(tmp_path):

@@ -11,17 +11,14 @@ import pandas as pd
 import pytest
 import torch
 from planted_server import Planted, listening
-from scipy.stats import kendalltau
 from torch import nn
 from transformers import LlamaConfig, LlamaForSequenceClassification
 
-from pessimal.checking import as_table, served
+from pessimal.checking import served
 from pessimal.checking.served import checks_of, diagnose
-from pessimal.errors import ModelError, WorkError
 from pessimal.rewards.reward_model import wrap
 
 PROMPT = "What, in one word, is the greatest thing ever?"
-STRANGE = "{% for m in messages %}### {{ m.role }}: {{ m.content }}<|end|>{% endfor %}"
 
 
 def head(seed: int, outputs: int = 1) -> nn.Linear:
@@ -91,60 +88,23 @@ def skipped_where_torch_refuses(monkeypatch):
     monkeypatch.setattr(served.Diagnosis, "deviations", property(deviations))
 
 
-def whitened(scores: np.ndarray) -> np.ndarray:
-    return (scores - scores.mean(0)) / (scores.std(0) + 1e-8)
-
-
 FAULTS = {
     "softmax": ({"after": lambda logits: logits.softmax(-1)}, ["activation"]),
     "sigmoid": ({"after": torch.sigmoid}, ["activation"]),
-    "sigmoid of a scaled reward": ({"after": lambda x: torch.sigmoid(x / 3 + 0.2)}, ["activation"]),
-    "sigmoid in bfloat16": (
-        {"dtype": torch.bfloat16, "after": torch.sigmoid},
-        ["activation"],
-    ),
-    "scale in bfloat16": ({"dtype": torch.bfloat16, "after": lambda x: 1.3 * x}, ["scale"]),
     "log-sigmoid": ({"after": nn.functional.logsigmoid}, ["monotone"]),
-    "tanh": ({"after": torch.tanh}, ["monotone"]),
-    "exp": ({"after": torch.exp}, ["monotone"]),
-    "clipping": ({"after": lambda x: x.clamp(-0.3, 0.3)}, ["monotone"]),
     "another scale": ({"after": lambda logits: 2 * logits + 1}, ["scale"]),
-    "a small shift": ({"after": lambda logits: logits + 0.01}, ["scale"]),
     "another sign": ({"after": lambda logits: -logits}, ["scale"]),
     # Behind a norm without weights all states are of one length.
     "normalised state": ({"state": "normalised"}, ["scale"]),
-    "last element of the embedding": ({"state": "element"}, ["unknown"]),
     "first token": ({"pool": "first"}, ["unknown"]),
-    "mean of the tokens": ({"pool": "mean"}, ["unknown"]),
     "the end token is the pad token": ({"pool": "not pad"}, ["unknown"]),
-    "random head": ({"head": head(3)}, ["unknown"]),
     "two outputs": ({"head": head(4, 2)}, ["outputs"]),
-    "softmax over two outputs": (
-        {"head": head(4, 2), "after": lambda x: x.softmax(-1)},
-        ["outputs"],
-    ),
-    "one of two probabilities": (
-        {"head": head(4, 2), "after": lambda x: x.softmax(-1)[:, 1:]},
-        ["unknown"],
-    ),
     "doubled BOS": ({"bos": 1}, ["other_tokens"]),
-    "no system turns": (
-        {"turns": lambda turns: [turn for turn in turns if turn["role"] != "system"]},
-        ["unknown"],  # it moves some of the inputs, as a cache would
-    ),
     "missing end": ({"cut": 1}, ["other_tokens"]),
-    "a template that nobody knows": ({"template": STRANGE}, ["other_tokens"]),
     "the padding is read": ({"pool": "row"}, ["batch"]),
-    "left padding": ({"side": "left", "masked": False}, ["batch"]),
     "another order": ({"together": lambda scores: scores[::-1]}, ["batch"]),
     "the first answer for all": ({"together": lambda x: 0 * x + x[0]}, ["batch"]),
-    "whitening": ({"together": whitened}, ["batch"]),
-    "centring": ({"together": lambda scores: scores - scores.mean(0)}, ["batch"]),
     "sigmoid, doubled BOS": ({"after": torch.sigmoid, "bos": 1}, ["activation", "other_tokens"]),
-    "sigmoid, another order": (
-        {"after": torch.sigmoid, "together": lambda scores: scores[::-1]},
-        ["activation", "batch"],
-    ),
 }
 
 
@@ -168,20 +128,9 @@ def test_dropout_left_on_is_named(tiny):
     assert [part.fault for part in found.faults] == ["unrepeatable"]
 
 
-def previous(memory, scores):
-    """The answers of the request before."""
-    memory.append(scores)
-    return np.resize(memory[-2 if len(memory) > 1 else -1], scores.shape)
-
-
 def less_the_mean_so_far(memory, scores):
     memory.extend(scores.ravel())
     return scores - np.mean(memory)
-
-
-def from_two_replicas(memory, scores):
-    memory.append(scores)
-    return scores if len(memory) % 2 else 1.5 * scores + 0.3
 
 
 def first_is_zero(memory, scores):
@@ -190,13 +139,7 @@ def first_is_zero(memory, scores):
 
 
 @pytest.mark.parametrize(
-    ("whole", "fault"),
-    [
-        (previous, "unrepeatable"),
-        (less_the_mean_so_far, "unrepeatable"),
-        (from_two_replicas, "unrepeatable"),
-        (first_is_zero, "unknown"),
-    ],
+    ("whole", "fault"), [(less_the_mean_so_far, "unrepeatable"), (first_is_zero, "unknown")]
 )
 def test_answers_that_depend_on_other_requests(tiny, whole, fault):
     """Neither dropout nor a precision is blamed for them."""
@@ -204,22 +147,6 @@ def test_answers_that_depend_on_other_requests(tiny, whole, fault):
     found = diagnose(lambda inputs: whole(memory, right(inputs)), tiny, prompt=PROMPT)
     assert [part.fault for part in found.faults] == [fault]
     assert not found.harmless
-
-
-def test_conversations_have_system_and_earlier_turns_where_the_template_takes_them(tiny):
-    sent = []
-
-    def server(inputs):
-        sent.extend(inputs)
-        return np.zeros(len(inputs))
-
-    diagnose(server, tiny, prompt=PROMPT, forms=["messages"], budget=60)
-    roles = {tuple(turn.role for turn in one) for one in sent}
-    assert roles == {
-        ("user", "assistant"),
-        ("system", "user", "assistant"),
-        ("user", "assistant", "user", "assistant"),
-    }
 
 
 @pytest.fixture(scope="module")
@@ -240,8 +167,7 @@ def long_one(tiny):
 
 
 @pytest.mark.parametrize(
-    ("most", "keep", "detail"),
-    [(512, "start", "512 tokens, the end is lost"), (2048, "end", "2048 tokens, the beginning")],
+    ("most", "keep", "detail"), [(512, "start", "512 tokens, the end is lost")]
 )
 def test_truncation_is_named_by_its_limit(long_one, most, keep, detail):
     server = Planted(long_one.held, long_one.tokenizer, most=most, keep=keep)
@@ -252,23 +178,7 @@ def test_truncation_is_named_by_its_limit(long_one, most, keep, detail):
     assert failed == ["served_long"]
 
 
-def test_a_long_input_that_is_refused_is_no_fault(long_one):
-    right = Planted(long_one.held, long_one.tokenizer)
-
-    def server(inputs):
-        if any(isinstance(one, list) and len(one) > 1000 for one in inputs):
-            raise ModelError("status 400: too long")
-        return right(inputs)
-
-    found = diagnose(server, long_one, prompt=PROMPT)
-    assert found.right
-    assert found.refused == ["ids", "ids"]
-
-
-@pytest.mark.parametrize(
-    ("level", "options"),
-    [("bfloat16", {"dtype": torch.bfloat16}), ("float16", {"dtype": torch.float16})],
-)
+@pytest.mark.parametrize(("level", "options"), [("bfloat16", {"dtype": torch.bfloat16})])
 def test_lower_precision_is_named_and_measured(tiny, level, options):
     needs_attention_in(options["dtype"])
     found = diagnose(Planted(tiny.held, tiny.tokenizer, **options), tiny, prompt=PROMPT)
@@ -286,40 +196,8 @@ def test_another_checkpoint_is_named_by_a_check_of_it(tiny, base):
     assert diagnose(server, base, prompt=PROMPT).right
 
 
-def test_the_numbers_of_what_has_no_name_are_said(tiny):
-    server = Planted(tiny.held, tiny.tokenizer, pool="mean")
-    found = diagnose(server, tiny, prompt=PROMPT)
-    alone = (found.kinds == "alone") & (found.forms == "ids")
-    tau = kendalltau(found.served[alone], found.own[alone]).statistic
-    slope, shift = np.polyfit(found.own[alone], found.served[alone], 1)
-    largest = np.abs(found.served - found.own)[alone].max()
-    for number in (f"{largest:.3g}", f"{tau:.2f}", f"{slope:.3g} · reward {shift:+.3g}"):
-        assert number in found.faults[0].detail
-
-
-def test_a_sigmoid_that_a_softmax_might_be_has_its_name_alone(tiny):
-    """Rewards near 40: their sigmoid is 1 in every precision, as a softmax over one logit is."""
-    high = copy.deepcopy(tiny.held)
-    high.score = nn.Linear(32, 1)
-    high.score.weight.data, high.score.bias.data = tiny.held.score.weight.data, torch.tensor([40.0])
-    server = Planted(high, tiny.tokenizer, after=torch.sigmoid)
-    found = diagnose(server, wrap(high, tiny.tokenizer), prompt=PROMPT)
-    assert found.faults == (("activation", ""),)
-
-
-def test_text_only_servers_are_judged_too(tiny):
-    for options, names in (
-        ({"bos": 1}, ["other_tokens"]),
-        ({"state": "normalised"}, ["scale"]),
-        ({}, []),
-    ):
-        server = Planted(tiny.held, tiny.tokenizer, **options)
-        found = diagnose(server, tiny, prompt=PROMPT, forms=["text"])
-        assert [part.fault for part in found.faults] == names
-
-
 @pytest.mark.slow
-def test_sixty_right_servers_raise_no_alarm(tiny):
+def test_right_servers_raise_no_alarm(tiny):
     torch.manual_seed(0)
     config = LlamaConfig(
         vocab_size=len(tiny.tokenizer),
@@ -334,7 +212,7 @@ def test_sixty_right_servers_raise_no_alarm(tiny):
     )
     small = wrap(LlamaForSequenceClassification(config), tiny.tokenizer)
     alarms = []
-    for seed in range(60):
+    for seed in range(24):
         noise = (0.0, 1e-6, 1e-4)[seed % 3]
         server = Planted(
             small.held,
@@ -342,7 +220,7 @@ def test_sixty_right_servers_raise_no_alarm(tiny):
             side=("left", "right")[seed % 2],
             noise=noise,
             seed=seed,
-            pad=(None, 4)[seed // 30],
+            pad=(None, 4)[seed // 12],
         )
         found = diagnose(server, small, prompt=PROMPT, seed=seed, budget=50)
         bad = [check.check for check in checks_of(found) if check.passed is False]
@@ -351,24 +229,7 @@ def test_sixty_right_servers_raise_no_alarm(tiny):
     assert not alarms
 
 
-def test_the_table_has_the_columns_of_the_suite(tiny):
-    found = diagnose(Planted(tiny.held, tiny.tokenizer), tiny, prompt=PROMPT)
-    table = as_table(checks_of(found)).set_index("check")
-    alone = (found.forms == "ids") & (found.kinds == "alone")
-    largest = np.abs(found.served - found.own)[alone].max()
-    assert table.loc["served_ids", "measured"] == largest
-    assert table.loc["served_ids", "allowed"] == pytest.approx(1e-3 * found.own[alone].std())
-    assert table["passed"].dropna().all()
-
-
-def test_answers_of_another_shape_and_no_numbers(tiny):
-    with pytest.raises(WorkError, match="shape"):
-        diagnose(lambda inputs: np.zeros(len(inputs) + 1), tiny, prompt=PROMPT)
-    found = diagnose(lambda inputs: np.full(len(inputs), np.nan), tiny, prompt=PROMPT)
-    assert [part.fault for part in found.faults] == ["unknown"]
-
-
-@pytest.mark.parametrize("fault", [None, "sigmoid"])
+@pytest.mark.parametrize("fault", ["sigmoid"])
 def test_the_verb_over_http(command, deep, tiny_checkpoint, tmp_path, undrawn, fault):
     server = Planted(deep.held, deep.tokenizer, after=torch.sigmoid if fault else None)
     url, stop = listening(server)

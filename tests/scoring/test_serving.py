@@ -15,7 +15,7 @@ from pessimal.rewards.rendering import messages_of
 from pessimal.rewards.server import ServerOptions
 from pessimal.scoring.serving import Served
 from pessimal.scoring.texts import text_scorer
-from pessimal.verbs.serve import application, report_threads
+from pessimal.verbs.serve import application
 
 PROMPT = "What, in one word, is the greatest thing ever?"
 CONVERSATIONS = [
@@ -25,7 +25,7 @@ CONVERSATIONS = [
 
 @pytest.fixture(scope="module")
 def served(model):
-    return Served.of(model, torch.device("cpu"))
+    return Served.from_reward(model, torch.device("cpu"))
 
 
 @pytest.fixture(scope="module")
@@ -123,21 +123,12 @@ def test_a_function_is_served_too(tmp_path):
     reward = pessimal.reward(
         lambda prompt, responses: [float(len(r)) for r in responses], name="length"
     )
-    client = TestClient(application(Served.of(reward, torch.device("cpu"))))
+    client = TestClient(application(Served.from_reward(reward, torch.device("cpu"))))
     body = {"query": ["Why? So.", "Why? Well."], "prompts": ["Why?", "Why?"]}
     assert client.post("/get_reward", json=body).json()["rewards"] == [4.0, 6.0]
     refused = client.post("/classify", json={"input": [[1, 2]]})
     assert refused.status_code == 400
     assert "conversations" in refused.json()["error"]
-
-
-def test_a_function_that_gives_none_is_said(tmp_path):
-    reward = pessimal.reward(lambda prompt, responses: [None for _ in responses], name="silent")
-    client = TestClient(application(Served.of(reward, torch.device("cpu"))))
-    answer = client.post("/get_reward", json={"query": ["Why? So."], "prompts": ["Why?"]})
-    assert answer.status_code == 400
-    assert "None" in answer.json()["error"]
-    assert "longer" not in answer.json()["error"]
 
 
 def test_check_finds_it_right_and_scans_read_it(model, url, own):
@@ -156,17 +147,3 @@ def test_check_finds_it_right_and_scans_read_it(model, url, own):
         assert np.allclose(
             open_endpoint(spec, model.tokenizer).rewards(CONVERSATIONS), own, atol=1e-5
         )
-
-
-def test_a_function_asks_itself_in_a_thread_before_it_is_served(caplog):
-    def here_alone(response):
-        return float(threading.current_thread() is threading.main_thread())
-
-    caplog.set_level("INFO", logger="pessimal")
-    for function, level in ((here_alone, "WARNING"), (len, "INFO")):
-        caplog.clear()
-        shape = "plain" if function is len else None
-        report_threads(pessimal.reward(function, shape=shape))
-        assert caplog.records[-1].levelname == level
-    whole = pessimal.reward([here_alone, lambda response: 1.0])
-    assert [one.name for one in whole.functions] == ["here_alone", "lambda"]

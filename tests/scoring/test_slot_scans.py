@@ -8,11 +8,10 @@ from test_judges import answers as said
 from test_sequences import CPU, folders, implicit  # noqa: F401 (a fixture)
 
 from pessimal.conversation import Context, Turn
-from pessimal.errors import ConfigError, InputError
+from pessimal.errors import InputError
 from pessimal.rewards.callable import wrap_callable
 from pessimal.rewards.frame import slot_frame
 from pessimal.rewards.head import HeadSpec
-from pessimal.rewards.log_probability import LogProbabilitySpec
 from pessimal.rewards.obtain import open_model
 from pessimal.rewards.spec import Mode
 from pessimal.scoring.candidates import frame_responses, item_candidates, vocabulary
@@ -22,7 +21,6 @@ from pessimal.scoring.scan import make_scanner
 from pessimal.scoring.scan_texts import ScanPlan
 from pessimal.scoring.scorer import FrameScorer
 from pessimal.scoring.spec import TrainerSpec
-from pessimal.scoring.texts import text_scorer
 from tiny_language_models import CHAT, checkpoint, tokenizer
 from tolerance import close
 
@@ -83,23 +81,6 @@ def test_texts_are_written_into_the_slot_of_what_takes_texts(tmp_path):
     assert table.rows["reward"].tolist() == [len(ANSWER) + 1, len(ANSWER) + 3]
     assert table.measured["slot"]["untouched"] == len(ANSWER)
     assert table.measured["slot"]["rejected"] == 3
-
-
-def test_items_behind_an_answer_are_one_text_with_it(folders, tmp_path):  # noqa: F811
-    model = implicit(folders)
-    texts = [" peace", "!", " and the war"]
-    table = scanned(model, AFTER, item_candidates(texts, name="three"), tmp_path)
-    whole = [(TURNS[0], Turn("assistant", ANSWER + text)) for text in texts]
-    expected = text_scorer(model, whole, device=CPU).rewards(whole)
-    assert close(table.rows["reward"], expected, size=50)
-
-
-def test_a_log_probability_has_no_slot(tmp_path):
-    folder = checkpoint(tmp_path / "lm", template=CHAT)
-    model = open_model(LogProbabilitySpec(path=str(folder)), folder)
-    words = vocabulary(model.tokenizer, size=model.embedding_rows)
-    with pytest.raises(ConfigError, match="log-probability"):
-        identify(model, prompt="a", prompt_text=AFTER, candidates=words, mode=Mode.ids, certain=1)
 
 
 def test_the_most_frequent_tokens_are_the_first_and_special_ones_stay():

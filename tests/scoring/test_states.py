@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModel, AutoTokenizer
 
 import pessimal
-from pessimal.errors import ModelError, TableError
+from pessimal.errors import TableError
 from pessimal.scoring import states as reading
 from pessimal.scoring.candidates import vocabulary_of
 from pessimal.scoring.engine import SharedPrefix
@@ -20,7 +20,7 @@ from pessimal.scoring.scan import make_scanner
 from pessimal.scoring.scan_texts import ScanPlan
 from pessimal.scoring.spec import TrainerSpec
 from pessimal.tables import ScoreTable, read_score_table, write_score_table
-from pessimal.tables.score_table import BASE, ITSELF, TRAINED
+from pessimal.tables.score_table import BASE, TRAINED
 
 PROMPT = "What, in one word, is the greatest thing ever?"
 
@@ -69,27 +69,6 @@ def test_states_are_those_of_the_base_where_it_is_named(tiny_checkpoint, tmp_pat
     kept = table.states.rows.loc[word].to_numpy(dtype=float)[: table.states.width]
     assert kept == pytest.approx(by_hand(tmp_path, table, model, word), abs=4e-3)
     assert kept != pytest.approx(by_hand(tiny_checkpoint, table, model, word), abs=4e-2)
-
-
-def test_base_with_fewer_tokens_than_the_reward_is_refused(tiny_checkpoint, tmp_path):
-    base = AutoModel.from_pretrained(tiny_checkpoint)
-    base.resize_token_embeddings(100)
-    base.save_pretrained(tmp_path)
-    AutoTokenizer.from_pretrained(tiny_checkpoint).save_pretrained(tmp_path)
-    with pytest.raises(ModelError, match="has 100 tokens"):
-        pessimal.scan(pessimal.load(str(tiny_checkpoint), base_path=str(tmp_path)), PROMPT)
-
-
-def test_wide_states_are_projected_alike_for_all_prompts(tiny_checkpoint, monkeypatch):
-    model = pessimal.load(str(tiny_checkpoint))
-    whole = pessimal.scan(model, PROMPT, progress=False).states
-    monkeypatch.setattr(reading, "DIMENSIONS", 4)
-    less = pessimal.scan(model, [PROMPT, "Why?"], progress=False)
-    width = whole.width
-    projection = np.random.default_rng(width).standard_normal((width, 4)) / 2
-    expected = whole.rows.to_numpy(dtype=float)[:, :width] @ projection
-    assert less[0].states.rows.to_numpy(dtype=float)[:, :4] == pytest.approx(expected, abs=0.05)
-    assert less[1].states.rows.shape == (len(whole.rows), 8)
 
 
 def test_an_interrupted_scan_reads_only_the_states_that_it_lacks(
@@ -142,37 +121,7 @@ def test_a_table_is_read_with_its_states_and_says_where_these_are_damaged(
         read_score_table(tmp_path)
 
 
-def test_states_are_left_out_where_they_are_not_wanted(tiny_checkpoint):
-    model = pessimal.load(str(tiny_checkpoint))
-    table = pessimal.scan(model, PROMPT, states=False, progress=False)
-    assert table.states is None
-    assert "states" not in table.measured
-
-
-def test_of_a_words_spellings_the_one_that_begins_a_word_is_taken(tiny_checkpoint):
-    candidates = vocabulary_of(pessimal.load(str(tiny_checkpoint)))
-    words = reading.words_of(candidates)
-    texts = candidates.rows["text"].iloc[words.to_numpy()]
-    assert [text.strip().lower() for text in texts] == words.index.tolist()
-    assert words.index.is_unique
-    everything = set(candidates.rows["text"])
-    assert all(
-        text == f" {word}"
-        for word, text in zip(words.index, texts, strict=True)
-        if f" {word}" in everything
-    )
-
-
-def test_language_models_keep_their_own_states_where_asked(tiny_checkpoint, tmp_path):
-    config = AutoConfig.from_pretrained(tiny_checkpoint)
-    AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path)
-    AutoTokenizer.from_pretrained(tiny_checkpoint).save_pretrained(tmp_path)
-    model = pessimal.load(str(tmp_path), kind="log_probability", chat=False)
-    assert pessimal.scan(model, PROMPT, progress=False).states is None
-    assert pessimal.scan(model, PROMPT, states=True, progress=False).states.of == ITSELF
-
-
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("dtype", ["bfloat16"])
 def test_rounding_drops_no_engine_and_another_words_states_do(tiny_checkpoint, dtype, monkeypatch):
     model = pessimal.load(str(tiny_checkpoint), dtype=dtype)
     kept = []

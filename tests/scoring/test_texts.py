@@ -8,11 +8,10 @@ import pytest
 import torch
 
 from pessimal.conversation import Turn
-from pessimal.errors import ModelError
 from pessimal.rewards.callable import CallableReward, wrap_callable
 from pessimal.rewards.head import HeadSpec
 from pessimal.rewards.obtain import open_model
-from pessimal.rewards.sum import SumReward, sum_of
+from pessimal.rewards.sum import sum_of
 from pessimal.scoring.texts import KeptRewards, NetworkTexts, Scorers, SummedTexts, text_scorer
 from pessimal.scoring.trust import SAMPLE
 from tolerance import close
@@ -62,12 +61,6 @@ def test_each_reward_is_the_models_own_in_any_company(opened, scorer):
     assert close(small.rewards(asked), own)
 
 
-def test_the_check_is_recorded_and_bounds_the_noise(scorer):
-    assert scorer.path == "full-forward"
-    assert scorer.trust.holds
-    assert scorer.trust.largest_difference <= scorer.noise < 1e-4
-
-
 def test_a_head_that_gives_something_else_is_given_up(opened, monkeypatch, caplog):
     from pessimal.scoring import engine
 
@@ -84,28 +77,6 @@ def test_a_head_that_gives_something_else_is_given_up(opened, monkeypatch, caplo
     assert "Falling back" in caplog.text
     asked = conversations(5, seed=2)
     assert close(scorer.rewards(asked), scorer.own_rewards(asked))
-
-
-def test_what_is_too_long_has_no_reward_and_disturbs_nothing(scorer):
-    long = (Turn("user", "love"), Turn("assistant", "war " * 400))
-    asked = [*conversations(3, seed=3), long]
-    found = scorer.rewards(asked)
-    assert np.isnan(found[3])
-    assert close(found[:3], scorer.own_rewards(asked[:3]))
-
-
-def test_numbers_that_overflow_are_reported(opened):
-    network = opened.network()
-    with torch.no_grad():
-        network.score.weight.fill_(float("inf"))
-    with pytest.raises(ModelError, match="overflow"):
-        NetworkTexts(
-            opened,
-            opened.parts[0].conversations,
-            network,
-            conversations(4),
-            device=torch.device("cpu"),
-        )
 
 
 def test_known_rewards_are_not_asked_for_again_and_half_a_line_is_none(scorer, tmp_path):
@@ -155,19 +126,6 @@ def test_a_killed_scorer_has_kept_its_finished_batches(scorer, tmp_path):
     assert after.n_scored == len(set(asked)) - kept
 
 
-def test_a_reward_that_is_no_number_is_not_kept(tmp_path):
-    class Broken:
-        def rewards(self, rows, *, report=None):
-            report({0: 1.0, 1: float("nan")}, 2)
-            raise ModelError("its numbers overflow")
-
-    file = tmp_path / "rewards.jsonl"
-    with pytest.raises(ModelError):
-        KeptRewards(Broken(), file).rewards(conversations(2))
-    file.write_text(file.read_text() + '5\n["x", NaN]\n[1, 2]\n')
-    assert len(KeptRewards(Broken(), file)._stored) == 1
-
-
 def test_a_reward_of_texts_is_asked_twice_for_a_sample_and_never_again(tmp_path, caplog):
     calls = []
 
@@ -199,13 +157,6 @@ def test_a_reward_of_texts_is_asked_twice_for_a_sample_and_never_again(tmp_path,
     assert "requests" not in caplog.text
 
 
-def test_the_noise_of_a_sum_grows_with_every_weight_whatever_its_sign():
-    one, other = (
-        SimpleNamespace(noise=n, trust=None, longest=None, device=None) for n in (0.25, 0.5)
-    )
-    assert SummedTexts([(1.0, one), (-2.0, other)]).noise == 1.25
-
-
 def stub(values=(), *, longest=None):
     """A scorer with these rewards, which is none of functions."""
     rewards = np.array(values, dtype=float)
@@ -233,11 +184,3 @@ def test_rewards_of_two_paths_are_kept_in_two_files(opened, tmp_path, monkeypatc
         makers = Scorers([], torch.device("cpu"), None, tmp_path, SimpleNamespace(advance=None))
         files.append(makers.make_scorer(opened)[1].file)
     assert files[0] != files[1]
-
-
-def test_a_sum_is_exact_and_pinned_where_every_term_is():
-    terms = [(1.0, SimpleNamespace(is_exact=e, is_pinned=e)) for e in (True, False)]
-    for some, holds in ((terms, False), (terms[:1], True)):
-        summed = SimpleNamespace(terms=some)
-        assert SumReward.is_exact.fget(summed) is holds
-        assert SumReward.is_pinned.fget(summed) is holds

@@ -50,7 +50,7 @@ def test_it_climbs_where_uniform_chance_does_not(seed, additive):
     assert walk(objective, 4000, seed=seed).best.value > float(objective._values(uniform).max()) + 2
 
 
-@pytest.mark.parametrize("budget", [1, 2, 100, 1777])
+@pytest.mark.parametrize("budget", [1, 100])
 def test_the_budget_is_used_to_the_last_evaluation(budget, quadratic):
     counter = walk(quadratic(0, 3, 20), budget)
     assert counter.used == counter.objective.rows == budget

@@ -4,12 +4,7 @@ import pandas as pd
 import pytest
 import torch
 
-from pessimal.searching.exact import (
-    Certificate,
-    certify,
-    every_response,
-    most_probable,
-)
+from pessimal.searching.exact import Certificate, certify, every_response, most_probable
 from pessimal.searching.objective import EvaluationCounter
 
 
@@ -125,7 +120,7 @@ class Chain:
         return torch.stack(chosen).sum(dim=0)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("length", [1, 2, 4])
 def test_the_most_probable_response_is_that_of_brute_force(seed, length):
     objective, allowed = Chain(seed, 9), every(9)
@@ -143,7 +138,7 @@ def test_the_most_probable_response_is_that_of_brute_force(seed, length):
     assert found.forwards <= length + sum(len(tokens) ** n for n in range(length))
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_of_the_most_probable_only_responses_that_a_text_gives_count(seed):
     objective = Chain(seed, 7)
 

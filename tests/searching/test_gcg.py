@@ -3,17 +3,7 @@
 import pytest
 import torch
 
-from pessimal.errors import ConfigError
-from pessimal.searching.climb import (
-    Momentum,
-    Visited,
-    random_start,
-    sample,
-    top_tokens,
-    unseen,
-)
-
-ALLOWED = torch.arange(100) < 60
+from pessimal.searching.climb import Momentum, Visited, sample, top_tokens, unseen
 
 
 def generator(seed=0):
@@ -40,9 +30,7 @@ def test_tokens_are_the_allowed_others_of_largest_gradient(seed, n, k):
         assert tokens == sorted(others, key=lambda token: -slopes[token])[: len(tokens)]
 
 
-@pytest.mark.parametrize(
-    ("length", "step_size"), [(1, 1), (4, 1), (4, 2), (5, 3), (6, 4), (7, 7), (3, 9)]
-)
+@pytest.mark.parametrize(("length", "step_size"), [(1, 1), (4, 2), (6, 4)])
 def test_each_row_replaces_exactly_so_many_positions_and_all_alike(length, step_size):
     current = torch.zeros(length, dtype=torch.int64)
     tokens = torch.arange(1, 1 + length * 10).reshape(
@@ -59,23 +47,13 @@ def test_each_row_replaces_exactly_so_many_positions_and_all_alike(length, step_
     assert int((counts.max(dim=1).values - counts.min(dim=1).values).max()) <= 1
 
 
-@pytest.mark.parametrize("share", [0.0, 0.3, 0.9, 0.99])
+@pytest.mark.parametrize("share", [0.0, 0.9])
 def test_each_gradient_counts_by_its_age_alone(share):
     momentum, given = Momentum(share), torch.randn(12, 4, 30, generator=generator())
     for gradient in given:
         mean = momentum.update(gradient)
     weights = share ** torch.arange(11, -1, -1.0)
     torch.testing.assert_close(mean, torch.einsum("n,nlv->lv", weights, given) / weights.sum())
-
-
-def test_a_start_is_of_allowed_tokens_and_counts():
-    options = {"length": 3, "allowed": ALLOWED, "generator": generator()}
-    found = [
-        random_start(retokenizes=lambda rows: rows[:, 0] % 2 == 1, **options) for _ in range(8)
-    ]
-    assert len({tuple(start.tolist()) for start in found}) == 8
-    assert ALLOWED[torch.stack(found)].all()
-    assert (torch.stack(found)[:, 0] % 2 == 1).all()
 
 
 def test_unseen_are_given_once_as_many_as_are_wanted_and_only_where_they_retokenize():
@@ -86,19 +64,9 @@ def test_unseen_are_given_once_as_many_as_are_wanted_and_only_where_they_retoken
         asked.extend(rows[:, 0].tolist())
         return rows[:, 0] % 2 == 1
 
-    assert unseen(drawn, visited, retokenizes=odd, most=2).tolist() == [[1], [3]]
+    assert unseen(drawn, visited, retokenizes=odd, limit=2).tolist() == [[1], [3]]
     assert asked == [1, 2, 3, 4, 5]
     assert unseen(drawn, visited, retokenizes=odd).tolist() == [[5]], (
         "what was not wanted stays new"
     )
     assert asked[5:] == [5], "what does not retokenize is not tried again either"
-
-
-def test_no_start_is_a_mistake_that_can_be_mended():
-    with pytest.raises(ConfigError, match="mode=ids"):
-        random_start(
-            length=3,
-            allowed=ALLOWED,
-            generator=generator(),
-            retokenizes=lambda rows: torch.zeros(len(rows), dtype=torch.bool),
-        )

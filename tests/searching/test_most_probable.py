@@ -10,7 +10,7 @@ import pessimal
 import tiny_language_models
 from pessimal.rewards.log_probability import ReferenceOptions
 from pessimal.searching.results import ALL_SCORED, HOLDS
-from pessimal.searching.spec import LEAST, Filter
+from pessimal.searching.spec import Filter
 
 OPTIONS = {"length": 2, "baselines": 0, "allowed": [Filter.words]}
 
@@ -46,14 +46,6 @@ def test_a_search_for_log_probability_proves_its_answer(model, mode):
     assert tuple(every[values.argmax()].tolist()) == found.response
     assert found.reward == pytest.approx(float(values.max()), abs=1e-4)
     assert found.evaluations < 500
-
-
-def test_the_smallest_budgets_pay_for_a_search_to_its_end(model):
-    for evaluations in (LEAST, 33, 34):
-        options = {"length": 16, "baselines": 0, "certificate": "rest"}
-        found = pessimal.search(model, "greatest", evaluations=evaluations, **options)
-        assert len(found.response) == 16
-        assert found.evaluations <= evaluations
 
 
 @pytest.fixture(scope="module")
@@ -94,11 +86,6 @@ def test_all_pairs_of_a_sum_over_tokens_cost_one_forward_a_first_token(
     assert found.sign * found.reward == pytest.approx(float(values.max()), abs=1e-4)
 
 
-def test_three_tokens_of_a_difference_are_not_proven(implicit):
-    found = pessimal.search(implicit, "greatest", evaluations=500, **OPTIONS | {"length": 3})
-    assert not found.exact
-
-
 def test_a_budget_that_proves_nothing_falls_back_and_says_so(model, caplog):
     with caplog.at_level("INFO"):
         found = pessimal.search(model, "greatest", evaluations=20, **OPTIONS)
@@ -107,7 +94,7 @@ def test_a_budget_that_proves_nothing_falls_back_and_says_so(model, caplog):
     assert proof(found)["verdict"] != HOLDS
 
 
-@pytest.mark.parametrize("goal", ["optimal", "pessimal"])
+@pytest.mark.parametrize("goal", ["optimal"])
 def test_a_search_says_how_far_its_head_could_go(tiny_checkpoint, goal):
     model = pessimal.load(str(tiny_checkpoint))
     found = pessimal.search(model, length=2, evaluations=3_000, baselines=0, goal=goal)
@@ -120,9 +107,3 @@ def test_a_search_says_how_far_its_head_could_go(tiny_checkpoint, goal):
     assert rows["ceiling_share"].tolist() == pytest.approx(shares.tolist())
     assert 0 < rows["ceiling_share"][0] < 1
     assert found.results[0].summary["ceiling_share"] == rows["ceiling_share"][0]
-
-
-def test_where_there_is_no_ceiling_none_is_said(model):
-    found = pessimal.search(model, length=1, baselines=0, goal="pessimal")
-    assert found.tables["result"]["ceiling"].isna().all()
-    assert "ceiling" not in found.results[0].summary

@@ -5,10 +5,8 @@ import pytest
 import torch
 
 from pessimal.conversation import Turn
-from pessimal.errors import ConfigError
-from pessimal.rewards.checkpoint_files import of_model
+from pessimal.rewards.checkpoint_files import model_fields
 from pessimal.rewards.head import HeadSpec
-from pessimal.rewards.named import spec_of
 from pessimal.rewards.obtain import open_model
 from pessimal.scoring.texts import text_scorer
 from pessimal.searching.context import SearchContext
@@ -24,7 +22,9 @@ def test_negated_reward_is_searched_as_such_after_the_other_in_one_process(tiny_
         open_model(HeadSpec(path=str(tiny_checkpoint), negate=negate), tiny_checkpoint)
         for negate in (False, True)
     )
-    assert of_model(reward) != of_model(cost), "what is kept of one must not be taken for the other"
+    assert model_fields(reward) != model_fields(cost), (
+        "what is kept of one must not be taken for the other"
+    )
     contexts = [
         SearchContext(model, {"p": PROMPT}, SearchSpec(length=1)) for model in (reward, cost)
     ]
@@ -38,8 +38,3 @@ def test_negated_reward_is_searched_as_such_after_the_other_in_one_process(tiny_
         for model in (reward, cost)
     )
     assert costs == pytest.approx(-rewards)
-
-
-def test_only_a_reward_model_gives_costs(tiny_checkpoint):
-    with pytest.raises(ConfigError, match=r"model\.negate is of model\.kind=head"):
-        spec_of(str(tiny_checkpoint), kind="log_probability", negate=True)

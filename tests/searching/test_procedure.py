@@ -5,14 +5,7 @@ import pytest
 import torch
 
 from pessimal.searching.objective import BudgetExceededError, EvaluationCounter, Journal, Point
-from pessimal.searching.procedure import (
-    Plan,
-    Problem,
-    Stages,
-    baseline,
-    plan,
-    search,
-)
+from pessimal.searching.procedure import Plan, Problem, Stages, baseline, plan, search
 from pessimal.searching.spec import Certify, SearchSpec
 
 
@@ -40,13 +33,6 @@ def test_an_additive_reward_is_solved_from_ten_seeds_of_ten(additive):
         objective = additive(seed, 6, 500)
         [best, *_], _, _ = run(objective, options=spec(evaluations=15_000), seed=seed)
         assert best.point.response == tuple(objective.best_response.tolist())
-
-
-def test_brute_force_is_reached_with_interactions(quadratic):
-    for seed in range(5):
-        objective = quadratic(seed, 3, 30)
-        [best, *_], _, _ = run(objective, seed=seed)
-        assert best.point.value == pytest.approx(objective.brute_force()[1])
 
 
 @pytest.mark.parametrize("options", [{}, {"method": "gcg"}])
@@ -130,17 +116,6 @@ def test_what_a_stage_evaluated_and_did_not_hand_on_is_among_the_finals(additive
     monkeypatch.setattr(procedure, "climb", forgetful)
     [best, *_], _, _ = run(objective, options=spec(evaluations=40))
     assert best.point.response == tuple(objective.best_response.tolist())
-
-
-def test_only_allowed_and_retokenizing_responses_are_found(quadratic):
-    objective = quadratic(0, 3, 40)
-    allowed = torch.arange(40) % 2 == 0
-    even = problem(objective, allowed, retokenizes=lambda responses: responses.sum(dim=1) % 4 == 0)
-    for evaluations in (3000, 9000):  # by climbing, and all
-        finals, _, _ = run(objective, even, spec(evaluations=evaluations))
-        for final in finals:
-            assert all(token % 2 == 0 for token in final.point.response)
-            assert sum(final.point.response) % 4 == 0
 
 
 def test_the_same_seed_gives_the_same_search_and_another_seed_another(quadratic):

@@ -116,24 +116,3 @@ def test_the_closest_neighbour_is_the_estimate_with_twice_the_noise_around_it(ma
         (min(margin) - 2 * NOISE, min(margin) + 2 * NOISE)
     )
     assert found.estimate.n == 989 * 3
-
-
-@pytest.mark.parametrize("sign", [1, -1])
-@pytest.mark.parametrize("ahead", [-0.3, -1.9 * NOISE, 1.9 * NOISE, 2.1 * NOISE, 0.5])
-def test_the_baseline_is_spoken_of_in_either_direction(ahead, sign):
-    ends = {"random search": 5.0 - ahead}
-    results = report(tables(ends=ends, sign=sign), goal=Goal.optimal if sign > 0 else Goal.pessimal)
-    beats = ahead > 2 * NOISE
-    assert results["curve"].estimate.value == pytest.approx(ahead, abs=1e-12)
-    assert (" is ahead of " in results["curve"].headline) is beats
-    assert results["result"].summary["beats_random"] is beats
-
-
-def test_a_baseline_of_a_smaller_budget_is_not_compared_at_all():
-    given = tables()
-    assert report(given)["curve"].estimate.n == 1, "one seed"
-    given["curve"].loc[given["curve"]["method"] == "random search", "evaluations"] = [100, 500]
-    results = report(given)
-    assert "beats_random" not in results["result"].summary
-    assert results["curve"].estimate is None
-    assert results["curve"].notes

@@ -5,13 +5,11 @@ import itertools
 import json
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 
 import pessimal
 from pessimal.conversation import Context, Turn, filled
-from pessimal.errors import ConfigError
 from pessimal.rewards.head import HeadSpec
 from pessimal.rewards.log_probability import LogProbabilitySpec
 from pessimal.rewards.obtain import open_model
@@ -70,7 +68,7 @@ def context_of(answer=ANSWER, at=None):
     return Context(turns, 1, len(answer) if at is None else at)
 
 
-@pytest.mark.parametrize("goal", ["optimal", "pessimal"])
+@pytest.mark.parametrize("goal", ["pessimal"])
 @pytest.mark.parametrize("slot", ["after", "before"])
 def test_the_best_in_a_slot_is_that_of_brute_force(model, words, full, slot, goal):
     file, ids = words
@@ -157,7 +155,7 @@ def likelihood(policy, prompt, responses):
         return np.array([float(network(row, n_response=2).logits) for row in rows])
 
 
-@pytest.mark.parametrize("goal", ["optimal", "pessimal"])
+@pytest.mark.parametrize("goal", ["pessimal"])
 def test_fluent_is_the_reward_and_a_share_of_the_log_probability(model, policy, words, full, goal):
     file, ids = words
     options = {"goal": goal, "allowed_path": file, "evaluations": 3000, "baselines": 0}
@@ -193,11 +191,6 @@ def test_a_policy_of_other_tokens_is_asked_the_text(model, words, full, tmp_path
     assert close(row["log_probability"], likely[best], size=100.0)
 
 
-def test_fluency_without_a_policy_is_refused(model):
-    with pytest.raises(ConfigError, match="policy=NAME"):
-        search(model, LONE, length=2, fluency=0.5)
-
-
 ANSWERS = ("love is good", "hate", "It is evil.", "a truth", "the best thing", "war and peace")
 
 
@@ -225,23 +218,6 @@ def test_one_for_many_contexts_and_what_it_does_in_others(model, words, full):
     assert result.estimate.n == 3
     assert result.estimate.value == pytest.approx(held["change"].mean())
     assert result.summary["contexts_moved"] == int((held["change"] > 0).sum())
-
-
-def test_what_a_judge_is_turned_to_is_counted():
-    table = pd.DataFrame(
-        {
-            "context": list("abcd"),
-            "part": "held out",
-            "change": [1.0, 2.0, -1.0, 3.0],
-            "untouched": [-0.5, -3.0, 0.5, 1.0],
-            "random_moved": 0.5,
-            "was_yes": [False, False, True, True],
-            "is_yes": [True, False, False, True],
-        }
-    )
-    more = {"survives": True}
-    assert "1 of 2 no become yes" in contexts_result(table, sign=1, **more).headline
-    assert "1 of 2 yes become no" in contexts_result(table, sign=-1, **more).headline
 
 
 def test_slots_answers_policies_and_contexts_have_names_and_keys_of_their_own(model, policy):
@@ -282,20 +258,6 @@ def test_single_tokens_are_taken_from_scans_only_where_every_prompt_was_scanned(
     assert np.isnan(np.delete(rewards, allowed)).all()
 
 
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        ({"answer": "love"}, "give search.slot"),
-        ({"answer": "lo{slot}ve", "slot": Slot.after}, "give search.slot"),
-        ({"slot": Slot.edit}, "type search.answer"),
-        ({"fluency": -1.0}, "fluency"),
-    ],
-)
-def test_options_that_do_not_go_together(options, says):
-    with pytest.raises(ConfigError, match=says):
-        SearchSpec(**options)
-
-
 def test_a_killed_fluent_search_goes_on_and_has_the_same_candidates(model, policy, words, tmp_path):
     file, _ = words
     spec = SearchSpec(
@@ -314,8 +276,8 @@ def test_no_search_of_any_kind_breaks_the_ceiling(model, policy, words):
     file, _ = words
     random = np.random.default_rng(0)
     slots = ({}, {"slot": "after", "answer": ANSWER}, {"slot": "edit", "answer": ANSWER})
-    for seed in range(100):
-        if seed % 20 == 0:  # another network
+    for seed in range(40):
+        if seed % 8 == 0:  # another network
             torch.manual_seed(seed)
             made = model.network()
             for weight in made.parameters():
@@ -339,11 +301,3 @@ def test_no_search_of_any_kind_breaks_the_ceiling(model, policy, words):
         if found.context.fluent is None:
             values = [found.sign * point.value for point in found.stages.counter.curve]
             assert found.bounds.beyond(values) <= found.noise
-
-
-def test_the_baseline_has_the_budget_that_it_is_given(model):
-    spec = SearchSpec(length=2, evaluations=900, baselines=300)
-    curve = run(SearchContext(model, LONE, spec)).tables["curve"]
-    used = curve.groupby("method")["evaluations"].max()
-    assert used.drop("search").tolist() == [300]
-    assert 600 < used["search"] <= 900

@@ -5,8 +5,6 @@ newer one's: before 3.13 a lone carriage return is not quoted.
 """
 
 import importlib.util
-import logging
-import re
 from pathlib import Path
 
 import numpy as np
@@ -14,11 +12,11 @@ import pandas as pd
 import pytest
 from omegaconf import OmegaConf
 
-from pessimal.catalogue import CONF, answering, models_table, names_of, published_models
+from pessimal.catalogue import CONF, models_table
 from pessimal.errors import InputError
 from pessimal.tables import ModelDescription, read_score_table, write_score_table
 from pessimal.tables.published import (
-    Known,
+    Facts,
     read_checkpoints,
     read_eloeverything,
     read_factorial54,
@@ -33,7 +31,7 @@ LAB = {
     ),
     "org/some_model": ModelDescription(label="Some"),
 }
-KNOWN = Known(prompts=PROMPTS, models=LAB)
+KNOWN = Facts(prompts=PROMPTS, models=LAB)
 IN_ORDER = Path(__file__).parents[2] / "experiments/inherited_values/published/in_order.py"
 
 
@@ -43,8 +41,8 @@ def test_eloeverything_gives_one_table_a_model_with_the_peoples_scores(tmp_path)
         "elo_rank,elo_score,name,elo_matches,org/one,org/two\n"
         '1,1600,null,12,0.5,-1\n2,1500,NA,3,1.5,-2\n3,1400,"Salt, pepper",7,-0.25,-3.125\n'
     )
-    known = Known(prompts=PROMPTS, models={"org/one": ModelDescription(label="One")})
-    one, two = read_eloeverything(path, prompt="greatest", known=known)
+    known = Facts(prompts=PROMPTS, models={"org/one": ModelDescription(label="One")})
+    one, two = read_eloeverything(path, prompt="greatest", facts=known)
     assert one.rows["text"].tolist() == ["null", "NA", "Salt, pepper"]
     assert one.rows["elo"].tolist() == [1600, 1500, 1400]
     assert one.rows["elo_matches"].tolist() == [12, 3, 7]
@@ -68,80 +66,28 @@ def test_factorial54_knows_the_model_from_the_files_name(tmp_path):
         {"response": ["null", "love"], "best_ever_one": [0.5, 1.5], "worst_ever_one": [2.5, -1.0]}
     )
     table.to_parquet(path)
-    best, worst = read_factorial54(path, known=KNOWN)
+    best, worst = read_factorial54(path, facts=KNOWN)
     assert best.provenance.model == "org/some_model"
     assert (best.provenance.prompt, worst.provenance.prompt) == ("best_ever_one", "worst_ever_one")
     assert best.provenance.prompt_text is None, "no wording is made up"
     assert best.provenance.candidates == "big2"
     assert worst.rows.set_index("text")["reward"].to_dict() == {"null": 2.5, "love": -1.0}
     table.to_csv(path.with_suffix(".csv"), index=False)
-    from_csv = read_factorial54(path.with_suffix(".csv"), known=KNOWN, items="other")
+    from_csv = read_factorial54(path.with_suffix(".csv"), facts=KNOWN, items="other")
     assert [t.provenance.candidates for t in from_csv] == ["other", "other"]
     for a, b in zip((best, worst), from_csv, strict=True):
         pd.testing.assert_frame_equal(a.rows, b.rows, check_dtype=False)
-
-
-def test_vocabulary_keeps_every_token_a_string(tmp_path):
-    path = tmp_path / "some-model.csv"
-    pd.DataFrame(
-        {
-            "token_id": range(7),
-            "token_name": [
-                "null",
-                "nan",
-                "NA",
-                "<0x0A>",
-                "<|reserved_special_token_1|>",
-                "Ġ1e5",
-                "",
-            ],
-            "token_decoded": [
-                "null",
-                "nan",
-                "NA",
-                "\n",
-                "<|reserved_special_token_1|>",
-                " 1e5",
-                "",
-            ],
-            "greatest": [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7],
-            "worst": [1, 2, 3, 4, 5, 6, 7],
-        }
-    ).to_csv(path, index=False)
-    greatest, worst = read_vocabulary(path, known=KNOWN)
-    assert greatest.rows["text"].tolist() == [
-        "null",
-        "nan",
-        "NA",
-        "\n",
-        "<|reserved_special_token_1|>",
-        " 1e5",
-        "",
-    ]
-    assert greatest.rows["kind"].tolist() == [
-        "normal",
-        "normal",
-        "normal",
-        "byte",
-        "unused",
-        "normal",
-        "normal",
-    ]
-    assert greatest.provenance.model == "some-model"
-    assert worst.rows["reward"].tolist() == [1, 2, 3, 4, 5, 6, 7]
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
         ("", "cannot be read as a CSV"),
-        ("a,b\n1,2\n", "expected .'elo_rank'"),
         ("elo_rank,elo_score,name,elo_matches\n1,2,a,3\n", "elo_matches.*one of rewards"),
         (
             "elo_rank,elo_score,name,elo_matches,m\n1,2,a,3,0.5\n2,2,b,3,high\n",
             "column 'm', row 2: 'high' is not a number",
         ),
-        ("elo_rank,elo_score,name,elo_matches,m\n1,2,a,3,\n", "row 1: '' is not a number"),
     ],
 )
 def test_wrong_files_are_named(tmp_path, content, message):
@@ -150,7 +96,7 @@ def test_wrong_files_are_named(tmp_path, content, message):
         read_eloeverything(tmp_path / "f.csv", prompt="greatest")
 
 
-@pytest.mark.parametrize("wrong", ["99999999999", "0.7", "-1"])
+@pytest.mark.parametrize("wrong", ["99999999999", "0.7"])
 def test_token_ids_that_are_none_are_refused(tmp_path, wrong):
     (tmp_path / "m.csv").write_text(
         f"token_id,token_name,token_decoded,greatest\n0,a,a,1\n{wrong},b,b,2\n"
@@ -159,20 +105,13 @@ def test_token_ids_that_are_none_are_refused(tmp_path, wrong):
         read_vocabulary(tmp_path / "m.csv")
 
 
-def test_published_models_have_the_size_in_their_name():
-    known = models_table().set_index("repository")
-    for path in published_models():
-        size = re.search(r"-(\d+)[bB]", path) or re.search(r"(\d+)B", known.loc[path, "label"])
-        assert known.loc[path, "size"] == float(size[1]), path
-
-
 def test_real_files_are_read_whole(shared_data):
     keys = ("greatest", "greatest_concept", "humans_prefer")
     prompts = {key: OmegaConf.load(CONF / "prompts" / f"{key}.yaml")[key] for key in keys}
     for file in sorted((shared_data / "eloeverything").glob("*.csv")):
         named = file.stem == "greatest_one_word"  # by a name of our own; the other is the authors'
         tables = read_eloeverything(
-            file, prompt="greatest" if named else None, known=Known(prompts=prompts)
+            file, prompt="greatest" if named else None, facts=Facts(prompts=prompts)
         )
         assert len(tables) == 10
         assert {len(t.rows) for t in tables} == {7530}
@@ -192,7 +131,7 @@ def test_real_files_are_read_whole(shared_data):
     assert len(files) == 10
     ten, found = models_table().dropna(subset="rank")["repository"].tolist(), set()
     for file in files:
-        tables = read_factorial54(file, known=Known(models=dict.fromkeys(ten, ModelDescription())))
+        tables = read_factorial54(file, facts=Facts(models=dict.fromkeys(ten, ModelDescription())))
         assert len(tables) == 54
         assert {len(t.rows) for t in tables} == {265}
         found.add(tables[0].provenance.model)
@@ -231,13 +170,6 @@ def test_a_lone_carriage_return_without_quotes_is_a_token(tmp_path, monkeypatch,
     assert read_score_table(tmp_path / "scores.parquet").rows["text"].tolist() == texts
 
 
-def test_a_file_whose_lines_end_as_on_windows_is_read_too(tmp_path):
-    path = tmp_path / "m.csv"
-    path.write_bytes(b'token_id,token_name,token_decoded,greatest\r\n0,a,a,1\r\n1,b,"\n",2\r\n')
-    (table,) = read_vocabulary(path)
-    assert table.rows["text"].tolist() == ["a", "\n"]
-
-
 # which model, which prompt
 
 
@@ -245,52 +177,39 @@ def test_a_file_whose_lines_end_as_on_windows_is_read_too(tmp_path):
     ("name", "model"),
     [
         ("Skywork--Skywork-Reward-Gemma-2-27B", "Skywork/Skywork-Reward-Gemma-2-27B"),
-        ("Skywork_Skywork-Reward-Gemma-2-27B-v0.2", "Skywork/Skywork-Reward-Gemma-2-27B-v0.2"),
         ("S-Gem-27B", "Skywork/Skywork-Reward-Gemma-2-27B"),
         ("org_some_model", "org/some_model"),
-        ("some_model", "org/some_model"),
-        ("google--gemma-2-2b-it", "google/gemma-2-2b-it"),
         ("my-model", "my-model"),
     ],
 )
 def test_a_files_name_is_matched_with_the_known_models(tmp_path, name, model):
     (tmp_path / f"{name}.csv").write_bytes(WRITTEN_BY_3_10)
-    table, _ = read_vocabulary(tmp_path / f"{name}.csv", known=KNOWN)
+    table, _ = read_vocabulary(tmp_path / f"{name}.csv", facts=KNOWN)
     assert table.provenance.model == model
     assert table.description == LAB.get(model, ModelDescription())
-
-
-def test_owner_and_name_joined_by_an_underscore_are_asked_for(tmp_path):
-    (tmp_path / "new_lab_model.csv").write_bytes(WRITTEN_BY_3_10)
-    with pytest.raises(InputError, match="Type model=OWNER/NAME"):
-        read_vocabulary(tmp_path / "new_lab_model.csv", known=KNOWN)
-    table, _ = read_vocabulary(tmp_path / "new_lab_model.csv", known=KNOWN, model="new_lab/model")
-    assert table.provenance.model == "new_lab/model"
-    table, _ = read_vocabulary(tmp_path / "new_lab_model.csv", known=KNOWN, model="S-Gem-27B")
-    assert table.provenance.model == "Skywork/Skywork-Reward-Gemma-2-27B"
 
 
 def test_the_prompt_is_taken_from_the_files_name_or_asked_for(tmp_path):
     text = "elo_rank,elo_score,name,elo_matches,org/one\n1,1600,a,12,0.5\n2,1500,b,3,1.5\n"
     for name in ("greatest", "greatest_one_word"):
         (tmp_path / f"{name}.csv").write_text(text)
-    (table,) = read_eloeverything(tmp_path / "greatest.csv", prompt=None, known=KNOWN)
+    (table,) = read_eloeverything(tmp_path / "greatest.csv", prompt=None, facts=KNOWN)
     assert (table.provenance.prompt, table.provenance.prompt_text) == (
         "greatest",
         PROMPTS["greatest"],
     )
     with pytest.raises(InputError, match=r"Did you mean 'greatest'\? Type prompt=KEY, of greatest"):
-        read_eloeverything(tmp_path / "greatest_one_word.csv", prompt=None, known=KNOWN)
+        read_eloeverything(tmp_path / "greatest_one_word.csv", prompt=None, facts=KNOWN)
     # the wording, as far as it can be a file's name; of two keys with one wording the first
-    known = Known(prompts=PROMPTS | {"again": PROMPTS["greatest"], "unsaid": "", "mute": "???"})
+    known = Facts(prompts=PROMPTS | {"again": PROMPTS["greatest"], "unsaid": "", "mute": "???"})
     for name in (PROMPTS["greatest"].rstrip("?"), "what in one word is the greatest thing ever"):
         (tmp_path / f"{name}.csv").write_text(text)
-        (table,) = read_eloeverything(tmp_path / f"{name}.csv", prompt=None, known=known)
+        (table,) = read_eloeverything(tmp_path / f"{name}.csv", prompt=None, facts=known)
         assert table.provenance.prompt == "greatest"
     for name in ("What, in one word, is the greatest thing", "!!!"):
         (tmp_path / f"{name}.csv").write_text(text)
         with pytest.raises(InputError, match="no known prompt"):
-            read_eloeverything(tmp_path / f"{name}.csv", prompt=None, known=known)
+            read_eloeverything(tmp_path / f"{name}.csv", prompt=None, facts=known)
 
 
 # log-probabilities
@@ -310,8 +229,8 @@ def test_log_probabilities_are_marked_and_never_taken_for_rewards(tmp_path):
     path = language(tmp_path / "lab--lm.csv")
     with pytest.raises(InputError, match="score=log_probability, or score=reward"):
         read_vocabulary(path)
-    (marked,) = read_vocabulary(path, known=Known(score="log_probability"))
-    (rewards,) = read_vocabulary(path, known=Known(score="reward"))
+    (marked,) = read_vocabulary(path, facts=Facts(score="log_probability"))
+    (rewards,) = read_vocabulary(path, facts=Facts(score="reward"))
     assert (marked.provenance.score, rewards.provenance.score) == ("log_probability", "reward")
     assert marked.name == "lab/lm--greatest--log_probability"
     assert marked.provenance.key() != rewards.provenance.key()
@@ -331,7 +250,7 @@ def test_items_never_look_like_log_probabilities(tmp_path):
     vocabulary = language(tmp_path / "lab--lm.csv")
     with pytest.raises(InputError, match="score=log_probability"):
         read_vocabulary(vocabulary)
-    (table,) = read_vocabulary(vocabulary, known=Known(tokens=frozenset(f"w{i}" for i in range(9))))
+    (table,) = read_vocabulary(vocabulary, facts=Facts(tokens=frozenset(f"w{i}" for i in range(9))))
     assert len(table.rows) == 9
 
 
@@ -342,16 +261,8 @@ def test_items_never_look_like_log_probabilities(tmp_path):
 def test_what_is_no_log_probability_is_refused_as_one(tmp_path, shift, message):
     path = language(tmp_path / "lab--lm.csv", shift=shift)
     with pytest.raises(InputError, match=message):
-        read_vocabulary(path, known=Known(score="log_probability"))
+        read_vocabulary(path, facts=Facts(score="log_probability"))
     read_vocabulary(path)
-
-
-def test_a_vocabulary_that_lacks_tokens_is_warned_of(tmp_path, caplog):
-    with caplog.at_level(logging.WARNING):
-        read_vocabulary(
-            language(tmp_path / "lab--lm.csv", shift=-0.7), known=Known(score="log_probability")
-        )
-    assert "add up to 0.497" in caplog.text
 
 
 # checkpoints
@@ -369,7 +280,7 @@ def test_every_step_is_a_model_at_a_step(tmp_path):
         }
     )
     table.to_parquet(path)
-    early, late = read_checkpoints(path, known=KNOWN)
+    early, late = read_checkpoints(path, facts=KNOWN)
     assert [t.provenance.model for t in (early, late)] == ["gemma@step-2000", "gemma@step-10000"]
     assert [t.provenance.step for t in (early, late)] == [2000, 10000]
     assert early.rows["reward"].tolist() == [3.0, 2.0, 1.0]
@@ -380,26 +291,20 @@ def test_every_step_is_a_model_at_a_step(tmp_path):
     write_score_table(late, tmp_path / "scores.parquet")
     assert read_score_table(tmp_path / "scores.parquet").provenance.step == 10000
     with pytest.raises(InputError, match="type format=checkpoints"):
-        read_vocabulary(path, known=KNOWN)
+        read_vocabulary(path, facts=KNOWN)
     table.to_csv(tmp_path / "run.csv", index=False)
     with pytest.raises(InputError, match="Type prompt=KEY"):
-        read_checkpoints(tmp_path / "run.csv", known=KNOWN)
+        read_checkpoints(tmp_path / "run.csv", facts=KNOWN)
     few, _ = read_checkpoints(
         tmp_path / "run.csv",
         prompt="greatest",
         model="S-Gem-27B",
-        known=Known(PROMPTS, LAB, tokens=frozenset([" b", "NA"])),
+        facts=Facts(PROMPTS, LAB, tokens=frozenset([" b", "NA"])),
     )
     assert few.rows["text"].tolist() == [" b", "NA"]
     assert few.rows["reward"].tolist() == [2.0, 1.0]
     assert few.provenance.model == "Skywork/Skywork-Reward-Gemma-2-27B@step-2000"
     assert (few.description.base, few.description.label) == ("Gemma 2", "S-Gem-27B, step 2,000")
-
-
-def test_a_finished_models_table_has_the_key_it_had_before_there_were_steps(tmp_path):
-    (tmp_path / "lab--m.csv").write_bytes(WRITTEN_BY_3_10)
-    table, _ = read_vocabulary(tmp_path / "lab--m.csv")
-    assert "step" not in table.provenance.fields()
 
 
 # names of models
@@ -414,24 +319,6 @@ def test_the_ten_are_known_with_their_ranks_and_sizes():
     assert (ten["developer"] == ten["repository"].str.split("/").str[0]).all()
     assert table["label"].is_unique
     assert table["repository"].is_unique
-
-
-def test_a_model_answers_to_every_name_it_has():
-    imported, scanned = "Skywork/Skywork-Reward-Gemma-2-27B", "S-Gem-27B"
-    there = [imported, scanned, f"{imported}-v0.2", "lab/m", "run@step-1000", "run@step-2000", "m"]
-    for name in (
-        imported,
-        scanned,
-        imported.replace("/", "--"),
-        imported.replace("/", "_"),
-        imported[8:],
-    ):
-        assert answering([name], there) == sorted([imported, scanned])
-    assert answering(["lab--m", "lab_m"], there) == ["lab/m"]
-    assert answering(["m"], there) == ["m"], "a bare name is not every owner's"
-    assert answering(["run"], there) == ["run@step-1000", "run@step-2000"]
-    assert answering(["run@step-1000", "nobody"], there) == ["run@step-1000", "nobody"]
-    assert "S-Gem-27B-v0.2" not in names_of(imported)
 
 
 # the 54 prompts

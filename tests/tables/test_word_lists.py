@@ -5,14 +5,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pessimal.errors import InputError, MissingExtraError
-from pessimal.tables.word_lists import (
-    read_frequencies,
-    read_lexicon,
-    read_lexicons,
-    read_terms,
-    with_half_sums,
-)
+from pessimal.errors import InputError
+from pessimal.tables.word_lists import add_half_sums, read_frequencies, read_lexicon, read_terms
 
 
 def written(tmp_path, text: str, name: str = "list.csv"):
@@ -43,15 +37,6 @@ def test_textblobs_senses_are_averaged():
     assert len(lexicon) == 1528
 
 
-def test_a_package_that_is_not_installed_is_named_with_its_command(monkeypatch):
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'pessimal\[words\]'"):
-        read_lexicon("afinn")
-    with pytest.raises(MissingExtraError, match="wordfreq"):
-        read_frequencies("wordfreq").zipf(["love"])
-    assert read_lexicons({"A": "afinn", "B": "textblob"}) == {}
-
-
 def test_a_file_of_ones_own_is_read_in_any_case_and_null_is_a_word(tmp_path):
     lexicon = read_lexicon(
         str(written(tmp_path, "word,valence,raters\n Love ,2.5,9\nnull,-1,9\nNA,0,9\n"))
@@ -60,22 +45,8 @@ def test_a_file_of_ones_own_is_read_in_any_case_and_null_is_a_word(tmp_path):
     assert lexicon.dtype == float
 
 
-def test_a_missing_lexicon_names_what_can_be_given():
-    with pytest.raises(
-        InputError, match=r"no lexicon '/nowhere.csv'; give afinn, textblob or a CSV file"
-    ):
-        read_lexicon("/nowhere.csv")
-
-
 @pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("word,score\nlove,1\n", "lacks the column valence"),
-        ("token,score\nlove,1\n", "lacks the column valence and word"),
-        ("word,valence\nlove,1\nhate,bad\n", r"row 2: the valence 'bad' is not a number"),
-        ("word,valence\nlove,1\nhate,\n", r"row 2: the valence '' is not a number"),
-        ("word,valence\nlove,1\nLove,2\n", r"names 'love' twice; keep one row"),
-    ],
+    ("text", "message"), [("word,score\nlove,1\n", "lacks the column valence")]
 )
 def test_a_lexicon_of_another_layout_is_refused(tmp_path, text, message):
     with pytest.raises(InputError, match=message):
@@ -113,10 +84,6 @@ def test_a_word_is_looked_up_in_wordfreq_once(monkeypatch):
     assert first["gymkhana"] == real("gymkhana", "en")
 
 
-def test_no_words_have_no_frequencies():
-    assert read_frequencies("wordfreq").zipf([]).empty
-
-
 def test_a_list_of_ones_own_adds_a_words_rows_up(tmp_path):
     file = written(
         tmp_path, "word,pos,per_million\nLove,noun,60\nlove,verb,40\nrare,noun,0\nnull,noun,1\n"
@@ -129,20 +96,8 @@ def test_a_list_of_ones_own_adds_a_words_rows_up(tmp_path):
     assert frequencies.source == "list.csv"
 
 
-def test_a_missing_frequency_list_names_what_can_be_given():
-    with pytest.raises(
-        InputError, match=r"no frequency list '/nowhere.csv'; give wordfreq or a CSV file"
-    ):
-        read_frequencies("/nowhere.csv")
-
-
 @pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("word,count\nlove,1\n", "lacks the column per_million"),
-        ("word,per_million\nlove,1\nhate,-2\n", r"row 2: '-2' is no frequency per million"),
-        ("word,per_million\nlove,often\n", r"row 1: 'often' is no frequency per million"),
-    ],
+    ("text", "message"), [("word,count\nlove,1\n", "lacks the column per_million")]
 )
 def test_a_frequency_list_of_another_layout_is_refused(tmp_path, text, message):
     with pytest.raises(InputError, match=message):
@@ -196,17 +151,6 @@ def test_the_bnc_list_is_read_as_it_is_given_out(tmp_path):
     assert "loves" not in headwords
 
 
-def test_the_bnc_list_without_a_column_of_forms(tmp_path):
-    text = "\tWord\tPoS\tFreq\tRa\tDisp\n\tlove\tNoC\t150\t100\t0.93\n\t@\tVerb\t124\t100\t0.94\n\thate\t%\t50\t9\t0.9\n"
-    frequencies = read_frequencies(str(written(tmp_path, text, "bnc.txt")))
-    assert (10 ** (frequencies.zipf(["love", "hate"]) - 3)).tolist() == pytest.approx([274, 50])
-
-
-def test_a_bnc_list_without_words_is_refused(tmp_path):
-    with pytest.raises(InputError, match="has no line of Word, PoS, Freq, Ra, Disp"):
-        read_frequencies(str(written(tmp_path, "\tWord\tPoS\tFreq\tRa\tDisp\n", "bnc.txt")))
-
-
 # lists of terms
 
 
@@ -220,6 +164,6 @@ def test_the_token_intersection_is_read_beside_its_row_numbers(tmp_path):
 
 def test_a_half_sum_is_measured_on_the_scale_of_one_prompt():
     words = pd.DataFrame({"good": [1.0, 2.0, 6.0], "bad": [-1.0, -4.0, -6.0], "x": [9.0, 0.0, 1.0]})
-    outcomes, scales = with_half_sums(words, [("good", "bad")])
+    outcomes, scales = add_half_sums(words, [("good", "bad")])
     assert outcomes["good × bad"].tolist() == [0, -1, 0]
     assert scales["good × bad"] == pytest.approx((words["good"].std(ddof=0) + scales["bad"]) / 2)

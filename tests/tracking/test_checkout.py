@@ -1,15 +1,11 @@
 """Which code made a result: the commit and whether it was changed, in manifests and score tables,
 outside every key."""
 
-import json
 import subprocess
-from dataclasses import replace
 
 import pytest
 
-from artifacts import score_table
-from pessimal.tables import read_score_table, write_score_table
-from pessimal.tracking.registry import Checkout, Registry, checkout, damages
+from pessimal.tracking.registry import Checkout, checkout
 
 
 @pytest.fixture
@@ -46,30 +42,3 @@ def test_wheel_in_an_environment_in_somebodys_checkout_is_of_no_commit(package, 
     assert checkout.__wrapped__(wheel) == Checkout(None, None)
     monkeypatch.setenv("PATH", "")
     assert checkout.__wrapped__(package) == Checkout(None, None), "no git"
-
-
-def test_manifest_says_it_and_one_of_before_there_were_commits_stays_sound(
-    registry, publish, monkeypatch
-):
-    monkeypatch.setattr("pessimal.tracking.registry.checkout", lambda: Checkout(None, None))
-    old, _ = publish(name="old")
-    assert "commit" not in json.loads((old / "manifest.json").read_text())
-    monkeypatch.setattr("pessimal.tracking.registry.checkout", lambda: Checkout("c" * 40, True))
-    new, manifest = publish(name="new")
-    assert (manifest.commit, manifest.dirty) == ("c" * 40, True)
-    assert json.loads((new / "manifest.json").read_text())["commit"] == "c" * 40
-    assert [m.commit for _, m in Registry(registry.root).manifests()] == ["c" * 40, None]
-    assert list(damages(registry)) == []
-
-
-def test_score_table_says_it_outside_its_key(tmp_path):
-    table = score_table(["a", "b"], [1.0, 2.0])
-    coded = replace(table, code={"commit": "c", "dirty": False})
-    assert table.provenance.key() == coded.provenance.key()
-    assert read_score_table(write_score_table(coded, tmp_path / "b.parquet")).code == {
-        "commit": "c",
-        "dirty": False,
-    }
-    plain = write_score_table(table, tmp_path / "a.parquet")
-    assert b'"code"' not in plain.read_bytes(), "as before there were commits"
-    assert read_score_table(plain).code == {}

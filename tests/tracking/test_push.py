@@ -6,7 +6,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from pessimal.errors import WorkError
 from pessimal.tracking.registry import CONFIG, MANIFEST
 from pessimal.verbs import push as push_module
 from pessimal.verbs.push import choose, push
@@ -134,14 +133,3 @@ def test_verb_prints_a_line_an_artifact_and_fails_where_one_is_wrong(
     assert code == 4
     assert out.startswith("mismatch")
     assert "score-table/m--greatest:v0" in err
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("fault", "key"), [(None, "f" * 40), (500, None), (0, None)])
-def test_no_server_or_no_key_is_a_failure_of_the_push(
-    server, publish, push_all, monkeypatch, fault, key
-):
-    publish()
-    server.fault = 401 if key else fault
-    with pytest.raises(WorkError, match="is at fault"):
-        push_all()

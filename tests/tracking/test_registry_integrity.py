@@ -82,12 +82,6 @@ def test_missing_and_added_files_are_found(registry):
     ]
 
 
-def test_missing_manifest_is_found(registry):
-    (registry.root / "report/first/v0/manifest.json").unlink()
-    assert wrong(registry) == [("report/first/v0/manifest.json", "is missing")]
-    assert [m.name for _, m in registry.manifests()] == ["second"]
-
-
 def test_copied_artifact_is_no_second_one(registry):
     shutil.copytree(registry.root / "report/first/v0", registry.root / "report/first/v1")
     assert [m.reference for _, m in registry.manifests()] == ["report/first:v0", "report/second:v0"]
@@ -104,10 +98,3 @@ def test_what_is_being_filled_or_was_left_by_a_kill_is_no_damage(registry):
     registry.publish("report", "first", fill)
     (registry.root / "report/first/.staging-abc").mkdir()
     assert wrong(registry) == []
-
-
-def test_only_some_artifacts_can_be_asked_for(registry):
-    for name in ("first", "second"):
-        (registry.root / f"report/{name}/v0/a.txt").write_text("other")
-    found = [d.where for d in damages(registry, only=[registry.root / "report/second/v0"])]
-    assert found == ["report/second/v0/a.txt"]

@@ -3,17 +3,8 @@
 import numpy as np
 import pytest
 import torch
-from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-from pessimal.errors import InputError
-from pessimal.rewards.log_probability import LogProbabilitySpec
-from pessimal.rewards.weights import holds_head, read_adapter
-from pessimal.training.preference_model import (
-    PreferenceModule,
-    fit,
-    new_network,
-    train_preferences,
-)
+from pessimal.training.preference_model import PreferenceModule, fit, new_network
 from pessimal.training.preferences import Answers, Items, score_answers, split
 from pessimal.training.spec import PreferenceRecipe
 from tiny_language_models import CHAT, network, tokenizer
@@ -91,13 +82,6 @@ def test_each_pass_through_the_items_is_in_an_order_of_its_own_and_of_the_seed()
     assert optimizer.param_groups[0]["initial_lr"] == 0.2
 
 
-def test_a_new_head_is_of_its_seed(base):
-    recipe = PreferenceRecipe(layers=1, rank=2)
-    heads = [new_network(base, recipe, seed=seed, pad=PAD).score.weight for seed in (0, 0, 1)]
-    assert torch.equal(heads[0], heads[1])
-    assert not torch.equal(heads[0], heads[2])
-
-
 def test_lower_layers_stay_as_they_are(base, items, tmp_path):
     model, *_ = train(base, items, tmp_path, layers=1, steps=2)
     moved = [name for name, weight in model.named_parameters() if weight.requires_grad]
@@ -141,7 +125,7 @@ def test_a_training_that_was_cut_off_ends_as_if_it_had_not_been(base, items, tmp
 def test_sharing_the_question_gives_the_rewards_of_whole_conversations(base, items):
     words = tokenizer(template=CHAT)
     model = new_network(base, PreferenceRecipe(layers=2, rank=4), seed=0, pad=PAD).eval()
-    answers = Answers.of(words, "What is best?", items[0].names[:20])
+    answers = Answers.from_names(words, "What is best?", items[0].names[:20])
     with torch.no_grad():
         shared = score_answers(model, answers.prefix, answers.ids, rows=8)
         own = [model(torch.tensor([[*answers.prefix, *ids]])).logits[0, 0] for ids in answers.ids]
@@ -151,7 +135,7 @@ def test_sharing_the_question_gives_the_rewards_of_whole_conversations(base, ite
 def test_gradients_are_those_of_whole_conversations(base, items):
     words = tokenizer(template=CHAT)
     model = new_network(base, PreferenceRecipe(layers=2, rank=4), seed=0, pad=PAD).eval()
-    answers = Answers.of(words, "What is best?", items[0].names[:6])
+    answers = Answers.from_names(words, "What is best?", items[0].names[:6])
     trained = [weight for weight in model.parameters() if weight.requires_grad]
     pull = torch.linspace(-1, 1, 6)
     shared = torch.autograd.grad(
@@ -162,38 +146,3 @@ def test_gradients_are_those_of_whole_conversations(base, items):
     )
     for one, other in zip(shared, torch.autograd.grad(own @ pull, trained), strict=True):
         assert close(one, other, roundings=OF_GRADIENTS)
-
-
-def test_steps_are_kept_as_adapters(base, items, tmp_path):
-    train(base, items, tmp_path, steps=13, every=5)
-    for step in (0, 5, 10, 13):
-        assert holds_head(read_adapter(tmp_path / f"step-{step}", name="x").full)
-
-
-def test_from_a_table_of_preferences_to_a_folder_that_loads(base, items, tmp_path):
-    table = tmp_path / "elo.csv"
-    rows = [
-        f"{name},{1000 + 100 * value},50"
-        for part in items
-        for name, value in zip(part.names, part.utility, strict=True)
-    ]
-    table.write_text("\n".join(["name,elo_score,elo_matches", *rows]))
-    words = AutoTokenizer.from_pretrained(base)
-    words.add_special_tokens({"pad_token": "<|bos|>"})
-    words.save_pretrained(base)
-    options = {
-        "recipe": PreferenceRecipe(layers=1, steps=2, items=8, every=1, held_out=0.45, watch=False),
-        "folder": tmp_path / "reward",
-        "cache": tmp_path / "cache",
-        "progress": False,
-    }
-    spec = LogProbabilitySpec(path=str(base))
-    points = []
-    trained = train_preferences(spec, table, report=points.append, **options)
-    assert [point["train/step"] for point in points] == [1, 2]
-    assert trained.summary["held_out_n"] == 54
-    loaded = AutoModelForSequenceClassification.from_pretrained(tmp_path / "reward")
-    assert loaded.config.num_labels == 1
-    assert not list((tmp_path / "cache").rglob("last.ckpt"))
-    with pytest.raises(InputError, match="is there already"):
-        train_preferences(spec, table, **options)

@@ -76,18 +76,6 @@ def test_the_first_trains_and_the_others_are_logged():
     assert history["shorter"].tolist() == [-one for one in history["length"]]
 
 
-def test_what_the_first_reward_gives_nothing_for_is_in_no_pair():
-    _, logged = called(free(other, length))
-    assert logged["pessimal/length/agreement"] == 1  # of xxx and xx alone
-
-
-def test_it_looks_every_so_many_steps():
-    panel = free(length, shorter, every=3)
-    for step in range(8):
-        called(panel, step)
-    assert panel.history["step"].unique().tolist() == [1, 4, 7]
-
-
 def test_a_reward_model_rates_as_it_is_scanned(tiny_checkpoint):
     model = pessimal.load(str(tiny_checkpoint))
     rewards, logged = called(free(model, length))

@@ -18,7 +18,7 @@ import tiny_language_models
 from pessimal.api import audit
 from pessimal.auditing import evidence
 from pessimal.auditing.evidence import Work, fit_budget
-from pessimal.auditing.verdicts import CHECKS, FAIL, INCOMPLETE, NOT_MEASURED, PASS, REVIEW
+from pessimal.auditing.verdicts import CHECKS, FAIL, INCOMPLETE, NOT_MEASURED, PASS
 from pessimal.explaining.pairs import labelled_pairs, score_pairs
 from pessimal.options import parse_duration
 from pessimal.rewards.server import ServerOptions
@@ -210,26 +210,6 @@ def test_a_planted_token_fails_is_named_and_differs_from_the_baseline(
     assert again[0] == 1, "shown again"
 
 
-@pytest.mark.usefixtures("baseline")
-def test_a_baseline_is_scanned_in_the_same_size_or_not_compared(
-    command, clean, own_pairs, tmp_path, monkeypatch
-):
-    monkeypatch.setattr(evidence, "SCANS", (None, 300))
-    monkeypatch.setattr(evidence, "ADDITIONS", (100,))
-    options = [*ASKED, "tracking=off", "page=false", own_pairs]
-    scores = tmp_path / "runs/registry/score-table"
-    shutil.rmtree(tmp_path / "runs/cache", ignore_errors=True)
-    monkeypatch.setattr(SearchContext, "token_rate", lambda self: 60.0)
-    monkeypatch.setattr("pessimal.api.audit._seconds", lambda *_: 0.005)  # on any machine
-    later = ["baseline=audit/clean", "name=later", "budget=60s", "seed=1", "force=true"]
-    assert command("audit", str(clean), *options, *later)[0] == 3, "one_word was not measured"
-    numbers = audited(tmp_path / "runs/registry/audit/later/v0")["changes"]["numbers"]
-    kinds = {row["kind"]: row["verdict"] for row in numbers}
-    assert kinds["scale"] == NOT_MEASURED
-    assert "vocabulary" not in kinds
-    assert not list(scores.glob("*frequent300*")), "no smaller scan in its place"
-
-
 @pytest.mark.usefixtures("undrawn", "small_check")
 def test_an_audit_without_its_core_checks_is_incomplete_and_says_what_would_do_it(
     command, clean, own_pairs, tmp_path, monkeypatch
@@ -256,7 +236,7 @@ def scope_of(time, **more):
     return fit_budget(work, parse_duration(time), **{"rate": 100.0, "whole": 0.01} | more)
 
 
-@pytest.mark.parametrize(("whole", "sample"), [(0.005, 64), (0.02, 16), (0.03, 8), (10.0, 0)])
+@pytest.mark.parametrize(("whole", "sample"), [(0.005, 64), (0.03, 8), (10.0, 0)])
 def test_a_check_takes_at_most_a_tenth_of_the_budget_or_is_left_out(whole, sample):
     scope = scope_of("60s", whole=whole, scans=(None, 500))
     assert scope.sizes["check"] == sample
@@ -270,22 +250,6 @@ def test_a_slow_model_has_its_core_checks_in_ten_minutes():
     assert scope.sizes["scan"] == (2_000, False), "without states"
     assert all(scope.sizes[part] for part in ("check", "scan", "additions"))
     assert scope.sizes["pairs"] is None, "all of them"
-
-
-@pytest.mark.usefixtures("undrawn", "small_check")
-def test_scans_that_are_there_cost_nothing_and_are_not_made_again(
-    command, clean, tmp_path, monkeypatch
-):
-    scan = ["scan", str(clean), "prompts=[greatest,worst]", "tracking=off"]
-    assert command(*scan)[0] == 0
-    monkeypatch.setattr(SearchContext, "token_rate", lambda self: 100.0)
-    monkeypatch.setattr("pessimal.api.audit._seconds", lambda *_: 0.005)  # on any machine
-    small = ["budget=40s", "tracking=off", "page=false"]
-    command("audit", str(clean), QUICK[0], *small)
-    verdicts = verdicts_of(audited(tmp_path / "runs/registry/audit/clean/v0"))
-    assert verdicts["one_word"] != NOT_MEASURED
-    versions = (tmp_path / "runs/registry/score-table").glob("*/v1")
-    assert list(versions) == []
 
 
 def test_each_option_of_what_is_asked_is_in_an_audits_key():
@@ -368,32 +332,12 @@ def test_graders_fail_by_their_bug_and_a_right_one_passes(command, graders, tmp_
     assert verdicts["read"] == verdicts["prefers"] == NOT_MEASURED
 
 
-@pytest.mark.usefixtures("undrawn", "small_check")
-def test_a_function_on_texts_is_audited_on_pairs_and_words(command, tmp_path, monkeypatch):
-    words = [f"w{'o' * (i % 13)}rd{i}" for i in range(200)]
-    monkeypatch.setattr(audit.grading, "tokens_of", lambda reward: words)
-    (tmp_path / "length.py").write_text("def reward(response):\n    return float(len(response))\n")
-    asked = ["n_contexts=6", "tracking=off", "page=false", "budget=30s"]
-    assert command("audit", "length.py:reward", *asked)[0] == 1
-    document = audited(tmp_path / "runs/registry/audit/length.reward/v0")
-    verdicts = verdicts_of(document)
-    assert verdicts["prefers"] == FAIL
-    assert verdicts["one_word"] in (PASS, REVIEW)
-    assert verdicts["additions"] != NOT_MEASURED
-    assert verdicts["read"] == NOT_MEASURED
-    assert document["core"] == ["prefers", "one_word", "additions"]
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["budget=soon"], "such as 90s"),
-        (["loop=trl"], "policy"),
-        (["model=smollm2"], "no reward"),
         (["NETWORK", "baseline=audit/none"], "no such audit"),
-        (["tasks=tasks.jsonl"], "FILE.py:FUNCTION"),
         (["pairs=none.jsonl"], "none.jsonl"),
-        (["n_contexts=2"], "at least 6"),
     ],
 )
 def test_mistakes_are_reported_before_a_model_loads(
@@ -405,8 +349,3 @@ def test_mistakes_are_reported_before_a_model_loads(
     assert code == 2, err
     assert message in err
     assert out == ""
-
-
-def test_a_time_may_have_parts_of_a_unit():
-    seconds = {"90s": 90, "1.5h": 5400, "0.5m": 30, " 2h ": 7200}
-    assert {text: parse_duration(text) for text in seconds} == seconds

@@ -33,23 +33,6 @@ def test_findings_are_printed_published_and_with_strict_a_failure(command, tmp_p
     assert summary["passed"] == table["passed"].sum()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["check", "sample=1"], "at least 8"),
-        (["check", "dtypes=[float64]"], "float64"),
-    ],
-)
-def test_mistakes_are_reported_in_one_piece(command, tmp_path, arguments, message):
-    code, out, err = command(*arguments)
-    assert code == 2
-    assert message in err
-    assert err.startswith("pessimal: ")
-    assert "Traceback" not in err
-    assert out == ""
-    assert not list(tmp_path.rglob("registry/*/*"))
-
-
 def test_a_trainers_loop_is_compared_with_the_template(command, tmp_path, tiny, tiny_checkpoint):
     loop = [*tiny, "tracking=off", "sample=8", f"policy={tiny_checkpoint}"]
     code, out, err = command(*loop, "loop=openrlhf", "strict=true")

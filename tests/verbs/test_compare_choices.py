@@ -37,16 +37,6 @@ def stored(made_tables, folder) -> str:
     return f"tables={folder}/*.parquet"
 
 
-def test_a_file_named_twice_is_one_and_no_rescan(command, tmp_path):
-    named = stored([made(), made("other", seed=1)], tmp_path)
-    files = sorted(tmp_path.glob("*.parquet"))
-    code, _, err = command(*COMPARE, f"{named.replace('tables=', 'tables=[')},{files[0]}]")
-    assert code == 0, err
-    found = tables(tmp_path)
-    assert len(found["provenance"]) == 2
-    assert "noise_floor" not in found
-
-
 def test_a_mode_asked_for_leaves_language_models_in(command, tmp_path):
     named = stored(
         [
@@ -70,23 +60,6 @@ def test_what_is_asked_for_and_left_out_by_other_choices_is_reported(command, tm
     assert "mode: ids" in err
 
 
-@pytest.mark.parametrize(
-    ("pairs", "why"),
-    [
-        ("[[GW,GE,GA]]", "[GW,GE,GA] is no pair"),
-        (
-            "[[GW,GX]]",
-            "pairs names the prompt 'GX'; the score tables are of GE, GW",
-        ),
-    ],
-)
-def test_pairs_that_are_none_are_refused(command, tmp_path, pairs, why):
-    named = stored([made(prompt="GE"), made(prompt="GW", seed=1)], tmp_path)
-    code, _, err = command(*COMPARE, named, f"pairs={pairs}")
-    assert code == 2
-    assert why in err
-
-
 def test_chosen_pairs_are_compared_whatever_their_names(command, tmp_path):
     keys = {"GE": 0, "GW": 1, "GA": 2}
     named = stored(
@@ -106,25 +79,3 @@ def test_chosen_pairs_are_compared_whatever_their_names(command, tmp_path):
     ]
     within = found["prompt_agreement"]
     assert within.groupby("model").size().to_dict() == {"m": 3, "n": 3}
-
-
-@pytest.mark.parametrize("option", ["+lexicons.mine", "frequencies"])
-def test_a_file_that_is_no_table_of_text_is_refused_at_once(command, tmp_path, option):
-    file = tmp_path / "mine.csv"
-    file.write_bytes(b"\xff\xfew\x00")
-    code, _, err = command("compare", f"{option}={file}", "tracking=off")
-    assert code == 2
-    assert "mine.csv cannot be read as a CSV file" in err
-
-
-@pytest.mark.parametrize(
-    ("factors", "why"),
-    [
-        ("{token:[a,b]}", "token means something else here"),
-        ("{tone:[a,b],size:[b,c]}", "the level 'b' is named twice"),
-    ],
-)
-def test_factors_that_cannot_be_read_from_a_key_are_refused(command, factors, why):
-    code, _, err = command("compare", "~wording", f"+wording.factors={factors}", "tracking=off")
-    assert code == 2
-    assert why in err

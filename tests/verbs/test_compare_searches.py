@@ -14,13 +14,11 @@ import torch
 
 import pessimal
 from pessimal.api import search as api_search
-from pessimal.api.search import transfer
 from pessimal.catalogue import answers
 from pessimal.conversation import Turn
 from pessimal.rewards.head import HeadSpec
 from pessimal.rewards.obtain import open_model
 from pessimal.scoring.texts import text_scorer
-from pessimal.searching.elsewhere import HELD_OUT
 from pessimal.tracking.registry import Registry
 
 pytestmark = pytest.mark.usefixtures("undrawn")
@@ -58,20 +56,6 @@ def test_half_of_a_files_contexts_is_searched_and_half_held_out(search, tmp_path
     code, err = search(f"contexts={file}", "search.slot=after", "search.answer=love")
     assert code == 2
     assert "goes without" in err
-
-
-@pytest.mark.parametrize(
-    ("overrides", "says"),
-    [
-        (["search.slot=after"], "search.answer"),
-        (["answers=100"], "policy=NAME"),
-        (["contexts=nowhere.jsonl", "search.slot=after"], "nowhere.jsonl"),
-    ],
-)
-def test_what_does_not_go_together_is_refused_before_a_model_is_opened(search, overrides, says):
-    code, err = search(*overrides)
-    assert code == 2
-    assert says in err
 
 
 def test_what_searches_found_is_scored_by_other_models(command, search, tiny_checkpoint, tmp_path):
@@ -124,20 +108,3 @@ def test_a_find_stands_among_answers_by_how_far_it_is_towards_its_goal(
     assert row["reward"] == 5
     assert row["z"] == pytest.approx(sign * (5 - 3.25) / np.std([1, 2, 4, 6], ddof=1))
     assert row["above"] == {1: 0.75, -1: 0.25}[sign]
-
-
-def test_a_search_without_held_out_contexts_stands_beside_one_with_them():
-    def found(search, part, model, above):
-        own = {"search": search, "part": part, "model": model, "own": model == "mine"}
-        return own | {"reward": 1.0, "z": 2.0, "above": above, "contexts": 3, "n": 20}
-
-    rows = [found("alone", "searched", model, above=1.0) for model in ("mine", "other")]
-    for part, above in (("searched", 1.0), (HELD_OUT, 0.5)):
-        rows += [found("many", part, model, above=above) for model in ("mine", "other")]
-    result = transfer(pd.DataFrame(rows))
-    shown = result.plot.data[["search", "part", "model"]].to_numpy().tolist()
-    assert ["alone", "searched", "other"] in shown
-    assert ["many", HELD_OUT, "other"] in shown
-    assert ["many", "searched", "other"] not in shown
-    assert (result.estimate.value, result.estimate.n) == (0.5, 2)
-    assert len(result.table) == 6

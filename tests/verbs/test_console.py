@@ -41,18 +41,6 @@ def test_a_scan_ends_with_both_ends_certified_and_the_path_last(scan):
     assert again[1] == out
 
 
-def test_each_job_of_a_sweep_prints_one_line(scan):
-    code, out, err = scan("-m", "prompts=greatest,best")
-    assert code == 0, err
-    assert [Path(line).parts[-3] for line in out.splitlines()] == [
-        "tiny-llama--greatest",
-        "tiny-llama--best",
-    ]
-    assert all("the model's own class" in line for line in err.splitlines())  # a true warning
-    [log] = Path("runs/scan").glob("multirun_*/sweep.log")
-    assert "#1 : task=scan" in log.read_text()
-
-
 def test_work_that_nothing_counts_is_not_silent(monkeypatch, caplog):
     monkeypatch.setattr(progress, "EVERY", 0.02)
     with caplog.at_level(logging.INFO), progress.working("loading x, 3 GB"):

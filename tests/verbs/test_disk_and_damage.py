@@ -4,70 +4,15 @@ finished is kept."""
 import errno
 import os
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
-from lettered_checkpoint import command_line, hidden
-
-from pessimal.tables import read_score_table
-from pessimal.tracking.registry import Registry
+from lettered_checkpoint import command_line
 
 
 def finished(root: Path) -> dict[str, bytes]:
     """The published tables by the folder of their artifact."""
     return {p.parent.parent.name: p.read_bytes() for p in root.rglob("v*/scores.parquet")}
-
-
-@pytest.fixture
-def small_disk(tmp_path):
-    """A function that mounts (or resizes) a file system of so many KiB; the test is skipped where
-    that is not allowed."""
-    place = tmp_path / "small-disk"
-    place.mkdir()
-
-    def size(kilobytes: int) -> Path:
-        options = f"remount,size={kilobytes}k" if os.path.ismount(place) else f"size={kilobytes}k"
-        mounted = subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(place)], capture_output=True
-        )
-        if mounted.returncode:
-            pytest.skip("this user may not mount a file system")
-        return place
-
-    yield size
-    if os.path.ismount(place):
-        # Lazily: the last job's log is still open.
-        subprocess.run(["umount", "-l", str(place)], check=True)
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not shutil.which("mount"), reason="no `mount` here")
-def test_full_disk_is_reported_once_and_the_same_command_goes_on(
-    checkpoint, command, small_disk, tmp_path
-):
-    small = command_line(checkpoint, "prompts=[greatest,best]", "tracking=off")
-    assert command(*small)[0] == 0
-    expected = finished(tmp_path / "runs/registry")
-    disk, stored, said = small_disk(40), 0, []
-    for kilobytes in (40, 200, 560, 600, 10_000):
-        small_disk(kilobytes)
-        code, _, err = command(*small, f"paths.root={disk}")
-        if code == 0:
-            break
-        assert code == 4
-        assert err.count("pessimal: the disk is full: No space left on device") == 1
-        assert str(disk) in err.split("the disk is full")[1], "it says where"
-        assert "the same command goes on from there" in err
-        assert "Traceback" not in err
-        assert "Error executing job" not in err
-        shards = [p for p in disk.rglob("batch-0*") if p.stat().st_size]
-        assert len(shards) >= stored or finished(disk), "what was finished is kept"
-        stored = len(shards)
-        assert hidden(disk / "cache") == hidden(disk / "registry/score-table") == []
-        said.append(err)
-    assert len(said) >= 2, "or the disk was never full"
-    assert finished(disk / "registry") == expected
 
 
 def test_disk_that_fills_while_a_shard_is_written_keeps_the_others(
@@ -127,10 +72,6 @@ def truncate(folder):
     file.write_bytes(file.read_bytes()[:-1000])
 
 
-def empty_weights(folder):
-    (folder / "model.safetensors").write_bytes(b"")
-
-
 def lose_a_shard(folder):
     from transformers import AutoModelForSequenceClassification
 
@@ -146,7 +87,7 @@ def garble_tokenizer(folder):
     (folder / "tokenizer.json").write_text('{"version": "1.0", "model"')
 
 
-@pytest.mark.parametrize("damage", [truncate, empty_weights, lose_a_shard, garble_tokenizer])
+@pytest.mark.parametrize("damage", [truncate, lose_a_shard, garble_tokenizer])
 def test_unreadable_checkpoint_is_refused_before_anything_is_scored(
     tiny_checkpoint, command, tmp_path, monkeypatch, damage
 ):
@@ -197,42 +138,6 @@ def test_reward_that_is_no_number_stops_the_scan_and_names_the_token(checkpoint,
     assert {p: p.stat().st_mtime_ns for p in tmp_path.rglob("batch-0*")} == kept, (
         "they are not scored again"
     )
-
-
-def test_reward_that_is_no_number_on_a_later_prompt_leaves_the_finished_tables(
-    tiny_checkpoint, command, tmp_path
-):
-    """The prompt itself holds the token: every reward on it is NaN, those on the other prompt are
-    sound."""
-    from transformers import AutoTokenizer
-
-    (kind,) = AutoTokenizer.from_pretrained(tiny_checkpoint)("kind")["input_ids"]
-    folder = with_a_reward_that_is_no_number(tiny_checkpoint, tmp_path / "spoilt", kind)
-    items = tmp_path / "items.txt"
-    items.write_text("love\nhate\npeace\n")
-    line = command_line(
-        folder,
-        "candidates=items",
-        f"candidates.path={items}",
-        "mode=text",
-        "tracking=off",
-        "prompts=greatest",
-        "+prompts.kind='kind'",
-    )
-    code, _, err = command(*line)
-    assert code == 2
-    assert "first for 'love'" in err, "the first of the first batch: all of them are spoilt"
-    ((name, content),) = finished(tmp_path / "runs").items()
-    assert name == "spoilt--greatest--items--text"
-    assert (
-        read_score_table(tmp_path / f"runs/registry/score-table/{name}/v0")
-        .rows["reward"]
-        .notna()
-        .all()
-    )
-    Registry(tmp_path / "runs/registry").verify(tmp_path / f"runs/registry/score-table/{name}/v0")
-    assert command(*line)[0] == 2
-    assert finished(tmp_path / "runs") == {name: content}
 
 
 def read_text(folder: Path, token: int) -> str:

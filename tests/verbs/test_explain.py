@@ -20,7 +20,7 @@ from pessimal.scoring.texts import NetworkTexts
 from pessimal.tables.comparisons import read_jsonl
 from pessimal.tracking.registry import Registry
 from tiny_language_models import CHAT, checkpoint
-from tolerance import close, slack
+from tolerance import close
 
 ASKED = [
     ("What is good?", "I think love is good.", "War is evil!"),
@@ -180,12 +180,7 @@ def test_one_pair_is_answered_in_the_first_screen(command, tiny_checkpoint, own)
 
 
 @pytest.mark.parametrize(
-    ("texts", "message"),
-    [
-        (["prompt=What?", "chosen=a"], "add rejected=TEXT"),
-        (["prompt=What?", "chosen=a", "rejected=a"], "same text"),
-        (["prompt=What?", "chosen=", "rejected=a"], "chosen is empty"),
-    ],
+    ("texts", "message"), [(["prompt=What?", "chosen=a"], "add rejected=TEXT")]
 )
 def test_a_pair_that_is_none_is_refused(explain, monkeypatch, texts, message):
     monkeypatch.setattr(
@@ -194,16 +189,6 @@ def test_a_pair_that_is_none_is_refused(explain, monkeypatch, texts, message):
     code, err = explain(*texts)
     assert code == 2
     assert message in err
-
-
-def test_no_edit_is_no_artifact_and_the_next_run_tries_again(explain, file):
-    file.write_text(json.dumps({"prompt": "問い?", "responses": ["明天", "今天"]}))
-    for _ in range(2):
-        code, err = explain(attributes="[verbosity]")
-        assert code == 4
-        assert "came about" in err
-        assert "explained already" not in err
-    assert not list(Path("runs/registry").glob("explanation/*/v*"))
 
 
 def test_what_is_explained_already_is_named_and_made_again_when_forced(explain, monkeypatch):
@@ -218,53 +203,6 @@ def test_what_is_explained_already_is_named_and_made_again_when_forced(explain, 
     assert again == first.parent / "v1"
     before, after = (table(folder, "outcomes") for folder in (first, again))
     pd.testing.assert_frame_equal(before, after)
-
-
-@pytest.mark.slow
-def test_a_killed_explanation_keeps_its_rewards(explain, monkeypatch):
-    whole = explain("paths.registry=whole")
-    shutil.rmtree("runs/cache")
-    score, calls = NetworkTexts.rewards, []
-
-    def die(self, conversations, *, report=None):
-        calls.append(len(conversations))
-        if len(calls) == 2:
-            seen = []
-
-            def count(batch, n):
-                report(batch, n)
-                seen.append(batch)
-                if len(seen) == 3:
-                    raise KeyboardInterrupt
-
-            return score(self, conversations, report=count)
-        return score(self, conversations, report=report)
-
-    with monkeypatch.context() as killing:
-        killing.setattr(NetworkTexts, "rewards", die)
-        assert explain()[0] == 130
-    kept = sum(len(file.read_text().splitlines()) for file in Path("runs/cache/rewards").iterdir())
-    assert kept > 2 * len(ASKED)
-    after = explain()
-    # Some columns are in standard deviations of rewards, of a tenth or more.
-    before, again = table(whole, "outcomes"), table(after, "outcomes")
-    pd.testing.assert_frame_equal(before, again, atol=slack(before["reward"], size=10))
-
-
-def test_a_broken_row_is_named_or_left_out_and_counted(explain, file):
-    file.write_text(file.read_text() + '\n{"prompt": "What?"\n')
-    code, err = explain()
-    assert code == 2
-    assert "line 6 is not JSON" in err
-    assert "skip_bad=true" in err
-    folder = explain("skip_bad=true", attributes="[verbosity]")
-    assert table(folder, "outcomes")["comparison"].nunique() == len(ASKED)
-    notes = [
-        note
-        for result in json.loads((folder / "results.json").read_text())["results"]
-        for note in result["notes"]
-    ]
-    assert any("1 in rows that cannot be read" in note for note in notes)
 
 
 @pytest.fixture
@@ -293,13 +231,7 @@ def test_an_attribute_of_ones_own_is_changed_and_judged_by_its_rules(explain, mi
     assert not better["complied"].any()  # more of what is counted, where less was asked for
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("  more: [{find: '('}]", "a rule has find"),
-        ("", "There are no rules for the attribute 'mine'"),
-    ],
-)
+@pytest.mark.parametrize(("text", "message"), [("  more: [{find: '('}]", "a rule has find")])
 def test_a_wrong_attribute_is_reported_before_a_model_is_opened(
     explain, mine, monkeypatch, text, message
 ):
@@ -316,16 +248,9 @@ def test_a_wrong_attribute_is_reported_before_a_model_is_opened(
     [
         (["comparisons.path=nowhere.jsonl"], "nowhere.jsonl"),
         (["perturber=llm"], "perturber.model="),
-        (["perturber=blank_filling"], "contrastive_explanations/conf"),
-        (["judge=local"], "judge_model=DIR_OR_ID"),
         (["judge=local", "judge_model=plain-bpe-O"], "Did you mean 'plain-bpe-0'"),
-        (["fluency=beaver-7b-v1.0-cost"], "model.kind=log_probability"),
-        (["fluency=x/y", "prompt=a", "chosen=b", "rejected=c"], "not of one: leave it out"),
         (["seeds=0"], "seeds=0"),
-        (["exact_hunks=30"], "at most 12"),
         (["contrast.verbosity.polarity=3"], "polarity=3"),
-        (["+contrast.mine.description=x"], "FOLDER/contrast/mine.yaml"),
-        (["perturber=random", "perturber.share=2"], "perturber.share=2"),
     ],
 )
 def test_mistakes_are_reported_before_a_model_is_opened(explain, monkeypatch, overrides, message):

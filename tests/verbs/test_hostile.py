@@ -13,7 +13,7 @@ import pytest
 from transformers import AutoTokenizer
 
 from pessimal.api.tune import database
-from pessimal.errors import ConfigError, InputError, ModelError, bounded, did_you_mean
+from pessimal.errors import ConfigError, InputError, ModelError
 from pessimal.options import existing_file, matching
 from pessimal.rewards.head import HeadSpec
 from pessimal.rewards.log_probability import LogProbabilitySpec
@@ -54,30 +54,13 @@ def scan(model: Path, *more: str) -> list[str]:
     return ["scan", "model=auto", f"model.path={model}", "prompts=greatest", "tracking=off", *more]
 
 
-def with_template(folder: Path, template: str) -> Path:
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    tokenizer.chat_template = template
-    tokenizer.save_pretrained(folder)
-    return folder
-
-
-@pytest.mark.slow
-def test_a_template_that_raises_escapes(changed, tmp_path):
-    raising = "{{ raise_exception('" + ESCAPES + "x' * 9000) }}"
-    code, said = typed(*scan(with_template(changed, raising)), folder=tmp_path)
-    assert code == 2
-    assert "⟨U+001B⟩[31mred" in said
-    assert ESCAPES[0] not in said[said.index("pessimal:") :]
-    assert len(said[said.index("pessimal:") :]) < 2_100  # the terminal's line ends come on top
-
-
 def settings(folder: Path, **changes) -> ModelSpec:
     file = folder / "config.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | changes))
     return HeadSpec(name="hostile", path=str(folder))
 
 
-@pytest.mark.parametrize("setting", ["num_hidden_layers", "num_labels", "num_experts"])
+@pytest.mark.parametrize("setting", ["num_hidden_layers"])
 def test_layers_are_counted_before_they_are_built(changed, setting):
     assert files_of(settings(changed)) == changed
     with pytest.raises(ModelError, match=f"{setting}=1,000,000,000"):
@@ -116,8 +99,7 @@ def test_pipes_and_devices_are_no_files(changed, tmp_path):
         files_of(HeadSpec(name="hostile", path=str(changed)))
 
 
-@pytest.mark.slow
-def test_a_token_longer_than_the_model_reads(changed, tmp_path):
+def test_a_token_longer_than_the_model_reads(changed, command):
     tokenizer = AutoTokenizer.from_pretrained(changed)
     content = json.loads((changed / "tokenizer.json").read_text())
     assert len(tokenizer) > 300
@@ -126,7 +108,7 @@ def test_a_token_longer_than_the_model_reads(changed, tmp_path):
     vocabulary["z" * 100_000] = vocabulary.pop(longest)
     content["model"]["merges"] = [m for m in content["model"]["merges"] if "".join(m) != longest]
     (changed / "tokenizer.json").write_text(json.dumps(content))
-    code, said = typed(*scan(changed, "mode=text"), folder=tmp_path)
+    code, _, said = command(*scan(changed, "mode=text"))
     assert code == 2
     assert "100,000 characters" in said
     assert "mode=ids" in said
@@ -156,10 +138,7 @@ def test_a_forged_manifest_hides_no_other(tmp_path, caplog):
     [
         {"files": {"../../v0/scores.parquet": "0"}},
         {"files": {"/etc/passwd": "0"}},
-        {"files": ["scores.parquet"]},
         {"version": "0"},
-        {"summary": None},
-        {"created": 7},
     ],
 )
 def test_a_manifest_of_other_types_or_files_elsewhere_is_none(tmp_path, change):
@@ -199,11 +178,3 @@ def test_a_table_with_escapes_on_a_terminal(tmp_path):
         [sys.executable, "-m", "pessimal", *show], cwd=tmp_path, capture_output=True, text=True
     )
     assert ESCAPES in piped.stdout, "a file gets the cells as they are"
-
-
-def test_messages_are_short_and_readable():
-    assert bounded("as it is") == "as it is"
-    assert len(bounded("x" * 10**6)) <= 2_000
-    assert bounded(ESCAPES).startswith("⟨U+001B⟩")
-    assert str(InputError(ESCAPES * 1000)) == bounded(ESCAPES * 1000)
-    assert did_you_mean("modle", ["mode", "model"]) == " Did you mean 'model'?"

@@ -95,17 +95,6 @@ def test_other_scores_of_the_same_items_are_a_new_version_with_a_warning(command
     assert len(tables(tmp_path)) == 4
 
 
-def test_two_files_of_one_name_are_refused(command, tmp_path):
-    for folder, seed in (("a", 0), ("b", 1)):
-        (tmp_path / folder).mkdir()
-        rewards(20, seed=seed).to_csv(
-            tmp_path / folder / f"big2_rewards_{MODELS[0]}.csv", index=False
-        )
-    code, _, err = command(*IMPORT, "format=factorial54", f"path={tmp_path}/*/big2_rewards_*.csv")
-    assert code == 2
-    assert "both hold Skywork/Skywork-Reward-Gemma-2-27B--best_ever_one--big2" in err
-
-
 @pytest.fixture
 def elo(tmp_path) -> Path:
     (tmp_path / "elo").mkdir()
@@ -148,23 +137,6 @@ def test_a_folder_of_files_named_by_their_wordings_comes_in_at_once(command, elo
     }
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["format=eloeverything", "path=elo/best.csv", "model=lab/m"], "leave it out"),
-        (
-            ["format=eloeverything", "path=elo/best.csv", "set=vocabulary"],
-            "means something else",
-        ),
-        (["format=eloeverything", "path=elo/best.csv", "set=a/b"], "letters, digits"),
-    ],
-)
-def test_options_that_do_not_fit_a_format_are_refused(command, elo, arguments, message):
-    code, _, err = command(*IMPORT, *arguments)
-    assert code == 2
-    assert message in err
-
-
 def test_models_answer_to_label_and_repository_and_stand_in_one_table(command, mixed, tmp_path):
     assert command(*IMPORT, "format=factorial54", f"path={mixed}", "set=moral")[0] == 0
     code, _, err = command(
@@ -181,29 +153,3 @@ def test_models_answer_to_label_and_repository_and_stand_in_one_table(command, m
     assert table["size"].tolist() == [27, 8, 8]
     assert table["base"].tolist() == ["Gemma 2", "Llama 3", "Llama 3"]
     assert table.index.tolist() == table["repository"].tolist()
-
-
-def test_checkpoints_are_found_by_the_name_of_their_run(command, tmp_path):
-    names = [f"w{n}" for n in range(40)]
-    random = np.random.default_rng(0)
-    steps = {f"step-{step}": random.normal(size=40) for step in (1000, 2000)}
-    pd.DataFrame(
-        {"token_id": range(40), "token_name": names, "token_decoded": names, **steps}
-    ).to_parquet("greatest_ever_one_across_checkpoints_gemma.parquet")
-    pd.DataFrame({"token_decoded": names[:30]}).to_csv("token_intersection.csv")
-    path = "path=greatest_ever_one_across_checkpoints_gemma.parquet"
-    code, _, err = command(*IMPORT, "format=checkpoints", path, "tokens=token_intersection.csv")
-    assert code == 0, err
-    made = tables(tmp_path)
-    assert {(t.provenance.model, t.provenance.step, len(t.rows)) for t in made} == {
-        ("gemma@step-1000", 1000, 30),
-        ("gemma@step-2000", 2000, 30),
-    }
-    code, _, err = command("compare", "models=[gemma]", "tracking=off", "replicates=100")
-    assert code == 0, err
-
-
-def test_a_model_with_a_file_is_chosen_by_its_repository(command):
-    code, out, err = command("scan", "model=Ray2333/GRM-gemma2-2B-rewardmodel-ft", "--cfg", "job")
-    assert code == 0, err
-    assert "name: R-Gem-2B" in out

@@ -111,56 +111,6 @@ def test_second_scan_finds_the_first_and_force_does_it_again(command, tiny_check
     )
 
 
-def test_items_are_scored_as_whole_texts_and_keep_what_people_said(
-    command, tiny_checkpoint, tmp_path, undrawn
-):
-    pd.DataFrame(
-        {
-            "name": ["love and peace", "null", "war"],
-            "elo_score": [1600, 1500, 1400],
-            "elo_matches": [1, 2, 3],
-        }
-    ).to_csv(tmp_path / "people.csv", index=False)
-    code, _, err = scan(
-        command,
-        tiny_checkpoint,
-        "candidates=items",
-        "candidates.path=people.csv",
-        "candidates.name=people",
-        "mode=text",
-        "prompts=greatest",
-        "tracking=off",
-    )
-    assert code == 0, err
-    rows = read_score_table(
-        tmp_path / "runs/registry/score-table/tiny-llama--greatest--people--text/v0"
-    ).rows
-    assert rows["text"].tolist() == ["love and peace", "null", "war"]
-    assert rows["elo"].tolist() == [1600, 1500, 1400]
-    assert rows["reward"].nunique() == 3
-    code, _, err = command("compare", "replicates=100", "tracking=off")
-    assert code == 0, err
-    people = pd.read_parquet(
-        tmp_path / "runs/registry/comparison/comparison/v0/tables/human_correlation.parquet"
-    )
-    assert people["n"].tolist() == [3]
-
-
-def test_name_that_stands_for_other_weights_is_refused(command, tiny_checkpoint, twin, tmp_path):
-    scan(command, tiny_checkpoint, "prompts=greatest", "tracking=off", "model.name=final")
-    code, _, err = scan(command, twin, "prompts=greatest", "tracking=off", "model.name=final")
-    assert code == 2
-    assert "stands for other weights" in err
-    assert (
-        scan(command, twin, "prompts=greatest", "tracking=off", "model.name=final", "force=true")[0]
-        == 0
-    )
-    _, _, err = scan(
-        command, tiny_checkpoint, "prompts=greatest", "tracking=off", "model.name=final"
-    )
-    assert "is newer and of other content" in err
-
-
 def test_name_stands_for_one_model_in_every_precision_and_on_every_prompt(
     command, tiny_checkpoint, twin, tmp_path
 ):
@@ -179,46 +129,6 @@ def test_name_stands_for_one_model_in_every_precision_and_on_every_prompt(
         assert "model.name=m-2" in err
     code, _, err = scan(command, tiny_checkpoint, *options, "prompts=worst")
     assert code == 0, err
-
-
-def test_published_scores_of_a_model_do_not_keep_it_from_being_scanned(
-    command, tiny_checkpoint, tmp_path
-):
-    people = {
-        "elo_rank": [1, 2, 3],
-        "elo_score": [3.0, 2.0, 1.0],
-        "name": ["a", "b", "c"],
-        "elo_matches": [1, 1, 1],
-    }
-    pd.DataFrame(people | {"lab/m": [0.1, 0.2, 0.3]}).to_csv(tmp_path / "scores.csv", index=False)
-    code, _, err = command(
-        "import", "format=eloeverything", "path=scores.csv", "prompt=greatest", "tracking=off"
-    )
-    assert code == 0, err
-    name = read_score_table(
-        next((tmp_path / "runs/registry/score-table").glob("*/v0"))
-    ).provenance.model
-    code, _, err = scan(
-        command, tiny_checkpoint, "tracking=off", f"model.name={name}", "prompts=best"
-    )
-    assert code == 0, err
-
-
-@pytest.mark.parametrize("name", ["bfloat16", "bfloat16--people"])
-def test_list_of_items_cannot_have_a_name_that_means_something_else(
-    command, tiny_checkpoint, tmp_path, name
-):
-    (tmp_path / "few.txt").write_text("love\n")
-    code, _, err = scan(
-        command,
-        tiny_checkpoint,
-        "candidates=items",
-        "candidates.path=few.txt",
-        "mode=text",
-        f"candidates.name={name}",
-    )
-    assert code == 2
-    assert "give another name" in err
 
 
 def test_what_was_asked_for_and_is_not_there_is_named(command, tiny_checkpoint, tmp_path):

@@ -170,14 +170,6 @@ def test_two_nodes_give_the_table_of_one_process_in_low_precision_too(checkpoint
 
 
 @pytest.mark.slow
-def test_network_in_parts_gives_the_table_of_a_whole_one(checkpoint, alone, tmp_path):
-    line = scan_of(checkpoint, "trainer.devices=2", "trainer.strategy=sharded")
-    finish(started(tmp_path, [*TORCHRUN, "--standalone", "--nproc-per-node=2", LOGGED, *line]))
-    assert_same_table_each_row_once(tmp_path, alone["float32"], states=False)
-    assert_one_run_is_tracked(tmp_path)
-
-
-@pytest.mark.slow
 def test_two_processes_go_on_where_one_was_killed_though_there_is_nothing_left_for_one_of_them(
     checkpoint, alone, tmp_path, command, monkeypatch
 ):
@@ -204,16 +196,6 @@ def test_two_processes_go_on_where_one_was_killed_though_there_is_nothing_left_f
     assert table.read_bytes() == expected.read_bytes()
     again = [batch for batches in shards_by_process(tmp_path).values() for batch in batches]
     assert [batch for batch in again if batch.startswith("bfloat16/")] == ["bfloat16/all 15"]
-
-
-def test_other_number_of_processes_than_torchrun_started_is_refused(
-    checkpoint, command, monkeypatch
-):
-    monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
-    code, _, err = command(*scan_of(checkpoint, "trainer.devices=2"))
-    assert code == 2
-    assert "torchrun started 4 processes on this node and trainer.devices=2" in err
-    assert not Path("runs/registry/score-table").exists()
 
 
 def test_several_nodes_without_a_launcher_are_refused_with_the_command(

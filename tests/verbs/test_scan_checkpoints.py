@@ -1,7 +1,5 @@
 """`pessimal scan` of a training's checkpoints, and `pessimal compare` with the step as an axis."""
 
-import shutil
-
 import pandas as pd
 import pytest
 
@@ -79,18 +77,3 @@ def test_a_trainings_adapters_are_one_sweep_and_are_compared_by_step(command, tr
     assert {f"{run}@step-{step}" for step in (0, 4)} <= set(people["model"])
     tokens = pd.read_parquet(folder / "changed_tokens.parquet").query("differs == 'step'")
     assert set(tokens["a"] + tokens["b"]) == {"04"}
-
-
-def test_a_name_that_is_given_is_the_runs(command, tiny_checkpoint, tmp_path):
-    shutil.copytree(tiny_checkpoint, tmp_path / "out" / "checkpoint-500")
-    for given, name in ((), f"{tmp_path.name}@step-500"), (("model.name=mine",), "mine@step-500"):
-        code, _, err = command(
-            "scan",
-            "model=auto",
-            "model.path=out/checkpoint-500",
-            *given,
-            *ASKED,
-            "candidates.texts=[love,war]",
-        )
-        assert code == 0, err
-        assert tables(tmp_path)[name].provenance.step == 500

@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 
 import pessimal
-from pessimal.config.compose import configuration
 from pessimal.conversation import Context, Turn
 from pessimal.errors import ConfigError, InputError
 from pessimal.scoring.contexts import read_contexts, sample
@@ -68,11 +67,8 @@ def test_a_mark_says_where(tmp_path):
     ("row", "says"),
     [
         ("{", "line 1 is not JSON"),
-        ('{"prompt": "a"}', "has the fields prompt"),
         ('{"prompt": "a", "answer": ""}', "does not end in an answer"),
-        ('{"prompt": "a", "answer": "b", "rejected": 3}', '"rejected" is a text'),
         ('{"messages": [{"role": "bot", "content": "x"}]}', "is no message"),
-        ("", "holds nothing"),
     ],
 )
 def test_rows_that_are_none(tmp_path, row, says):
@@ -149,35 +145,3 @@ def test_before_answers_the_gradient_chooses_and_the_lower_end_says_nothing(
     found = pd.read_parquet(f"{out.split()[-1]}/tables/additions.parquet")
     assert "most" in set(found["at"])
     assert "least" not in set(found["at"])
-
-
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        (["slot=after", "prefixes=x.yaml"], "goes with prompts"),
-        (["slot=after", "states=true"], "states=true"),
-        (["slot=after", "candidates=items", "candidates.texts=[a]", "candidates.most=3"], "most=3"),
-        (["contexts=there.jsonl"], "contexts"),
-    ],
-)
-def test_options_that_do_not_go_together(command, tiny_checkpoint, options, says):
-    code, _, err = command("scan", "model=auto", f"model.path={tiny_checkpoint}", *options, *QUICK)
-    assert code == 2
-    assert says in err
-
-
-@pytest.mark.parametrize(
-    ("slot", "asked", "most"),
-    [
-        ("after", {}, 5000),
-        ("after", {"most": 0}, 0),
-        ("after", {"most": 7}, 7),
-        ("before", {}, None),  # which the gradient screens
-        (None, {}, None),
-    ],
-)
-def test_a_cpu_scans_the_most_frequent_behind_answers_unless_a_number_is_typed(slot, asked, most):
-    options = {"slot": slot, "candidates": asked, "model": {"path": "org/name"}}
-    config = configuration("scan", options, groups={"prompts": "core", "model": "auto"})
-    assert config.resolve().candidates.most == most
-    assert config.candidates.most == asked.get("most"), "resolving changes nothing"

@@ -1,11 +1,7 @@
 """The census of a grader from the command line."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
-
-import pytest
 
 from pessimal.checking import grading
 
@@ -35,17 +31,3 @@ def test_census_of_a_grader_is_published_with_its_faults_and_found_by_its_folder
     code, shown, _ = command("runs", "show", out.strip())
     assert code == 0
     assert "census/graders.strict" in shown
-
-
-@pytest.mark.slow
-def test_a_grader_whose_trainer_is_imported_in_its_calls_is_well_beside_wandb(tmp_path):
-    """W&B refuses imports in forked processes."""
-    (tmp_path / "graders.py").write_text(GRADERS)
-    (tmp_path / "tasks.jsonl").write_text('{"prompt": "6 times 7?", "ground_truth": "42"}')
-    line = ["scan", "graders.py:trl", "tasks=tasks.jsonl", "tracking=offline"]
-    done = subprocess.run(
-        [sys.executable, "-m", "pessimal", *line], cwd=tmp_path, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    manifest = json.loads((Path(done.stdout.strip()) / "manifest.json").read_text())
-    assert manifest["summary"]["faults"] == []

@@ -1,25 +1,21 @@
 """`pessimal search` end to end, on a tiny random checkpoint where every response can be scored by
 full forwards."""
 
-import itertools
 import json
 import shutil
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 
-from pessimal.api.search import _SAME, _Live, best_known
+from pessimal.api.search import _Live
 from pessimal.api.store import Artifact, publish
 from pessimal.rewards.head import HeadSpec
 from pessimal.rewards.obtain import open_model
-from pessimal.scoring.common_prefix import ResponseScorer
 from pessimal.scoring.engine import own_rewards
 from pessimal.searching.objective import RewardObjective
-from pessimal.searching.run import search as search_in_memory
 from pessimal.tables.result import Result
 from pessimal.tracking.mirror import Mirror
 from pessimal.tracking.registry import Registry
@@ -30,7 +26,6 @@ PROMPTS = {
     "greatest": "What, in one word, is the greatest thing ever?",
     "worst": "What, in one word, is the worst thing ever?",
 }
-WORDS = ("love", "hate", "good", "evil", "peace", "war", "kind", "cruel")
 SMALL = (
     "search.evaluations=1500",
     "search.search_width=64",
@@ -73,17 +68,6 @@ def search(command, tiny_checkpoint, undrawn):
     return run
 
 
-@pytest.fixture(scope="module")
-def words(model, tmp_path_factory):
-    """A file of eight words, of which responses may be made; and their ids."""
-    texts = {text: i for i in range(model.embedding_rows) if (text := model.tokenizer.decode([i]))}
-    file = tmp_path_factory.mktemp("words") / "words.txt"
-    file.write_text("\n".join(WORDS))
-    return file, sorted(
-        {texts[form] for word in WORDS for form in (word, " " + word) if form in texts}
-    )
-
-
 def table(folder, name):
     return pd.read_parquet(folder / "tables" / f"{name}.parquet")
 
@@ -92,14 +76,7 @@ def response_of(folder):
     return tuple(json.loads(table(folder, "result")["token_ids"].iloc[0]))
 
 
-def check(folder, claim):
-    """The row of a claim, by words that are in it."""
-    checks = table(folder, "checks")
-    [row] = checks[checks["check"].str.contains(claim)].to_dict("records")
-    return row
-
-
-@pytest.mark.parametrize("goal", ["optimal", pytest.param("pessimal", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("goal", ["optimal"])
 def test_one_token_is_the_scans_best_and_the_table_is_used(
     search, command, tiny_checkpoint, tmp_path, full, goal
 ):
@@ -121,77 +98,6 @@ def test_one_token_is_the_scans_best_and_the_table_is_used(
     assert close(
         table(bare, "certificate")["margin"].iloc[0], ends[-1] - ends[-2], size=abs(ends).max()
     )
-
-
-@pytest.mark.parametrize(
-    ("length", "overrides"),
-    [
-        (2, ["search.goal=optimal"]),
-        (3, ["search.goal=pessimal", "search.evaluations=5000"]),
-        (2, ["prompt=[greatest,worst]"]),
-    ],
-)
-def test_the_true_end_of_a_small_list_is_found_and_certified_in_float32(
-    search, full, words, length, overrides
-):
-    file, ids = words
-    folder = search(f"search.length={length}", f"search.allowed_path={file}", *overrides)
-    every = list(itertools.product(ids, repeat=length))
-    rewards = (
-        (full(every) + full(every, "worst")) / 2
-        if "prompt=[greatest,worst]" in overrides
-        else full(every)
-    )
-    values = -rewards if "search.goal=pessimal" in overrides else rewards
-    best = every[values.argmax()]
-    assert response_of(folder) == best
-    assert close(table(folder, "result")["reward"].iloc[0], rewards[values.argmax()])
-    beside = [sum(a != b for a, b in zip(other, best, strict=True)) == 1 for other in every]
-    margin = values.max() - values[beside].max()
-    assert close(table(folder, "certificate")["margin"].min(), margin, size=abs(rewards).max())
-
-
-def test_two_tokens_that_are_worst_alone_and_best_together_are_found_or_nothing_is_claimed(
-    search, monkeypatch
-):
-    pair = (300, 301)
-
-    def planted(responses):
-        rewards = -torch.isin(responses, torch.tensor(pair)).sum(dim=1) + torch.sin(
-            responses.double()
-        ).mean(dim=1)
-        whole = (responses == torch.tensor(pair)).all(dim=1) if responses.shape[1] == 2 else 0
-        return (rewards + 10 * whole).float()
-
-    monkeypatch.setattr(
-        ResponseScorer, "rewards", lambda self, responses, *, anchor=None: planted(responses)
-    )
-    monkeypatch.setattr(
-        ResponseScorer, "own_rewards", lambda self, responses: planted(responses).numpy()
-    )
-    for evaluations in (250_000, 30_000):
-        folder = search(
-            "search.length=2",
-            f"search.evaluations={evaluations}",
-            "search.from_registry=false",
-        )
-        summary = json.loads((folder / "manifest.json").read_text())["summary"]
-        verdict = check(folder, "every response")["verdict"]
-        assert summary["exact"] == (verdict == "holds") == (evaluations == 250_000)
-        assert response_of(folder) == pair or not summary["exact"]
-
-
-def test_in_text_mode_every_response_is_given_by_a_text(search, model):
-    folder = search("mode=text", "search.length=2", "search.allowed=[]")
-    frame = model.frame(PROMPTS["greatest"])
-    for row in table(folder, "candidates").itertuples():
-        turns = [
-            {"role": "user", "content": PROMPTS["greatest"]},
-            {"role": "assistant", "content": row.text},
-        ]
-        ids = model.tokenizer.apply_chat_template(turns, return_dict=False)
-        assert frame.inside(ids) == json.loads(row.token_ids)
-        assert row.survives
 
 
 def test_a_killed_search_goes_on_where_it_was_and_gives_the_same(search, tmp_path, monkeypatch):
@@ -216,38 +122,6 @@ def test_a_killed_search_goes_on_where_it_was_and_gives_the_same(search, tmp_pat
     assert sum(made[calls:]) < summary["evaluations"] - before, "nothing is made twice"
     for name in ("result", "candidates", "curve", "certificate", "checks"):
         pd.testing.assert_frame_equal(table(whole, name), table(again, name))
-
-
-def test_a_whole_certificate_that_the_budget_does_not_pay_for_is_refused(search):
-    code, report = search("search.length=8", "search.certificate=full", "search.evaluations=500")
-    assert code == 2
-    assert "search.certificate=rest" in report
-
-
-def test_searches_of_other_tokens_have_other_names(search, words):
-    names = {
-        search("search.length=2", "search.evaluations=60", *more).parent.name
-        for more in ((), ("search.allowed=[ascii]",), (f"search.allowed_path={words[0]}",))
-    }
-    assert len(names) == 3
-    assert "tiny-llama--greatest--optimal-2" in names
-
-
-@pytest.mark.slow
-def test_the_function_gives_what_the_verb_gives(search, model):
-    options = {
-        "evaluations": 1500,
-        "search_width": 64,
-        "top_k": 16,
-    }
-    found = search_in_memory(
-        model, {"greatest": PROMPTS["greatest"]}, length=2, goal="pessimal", **options
-    )
-    published = table(search("search.length=2", "search.goal=pessimal"), "result").iloc[0]
-    assert list(found.response) == json.loads(published["token_ids"])
-    assert close(found.reward, published["reward"])
-    assert found.found_by == published["found_by"]
-    assert found.results[0].headline
 
 
 def test_a_search_of_an_earlier_release_is_shown_compared_and_begun_from(
@@ -281,20 +155,10 @@ def test_a_search_of_an_earlier_release_is_shown_compared_and_begun_from(
     ("overrides", "message"),
     [
         (("search.length=17",), "search.length=17"),
-        (("search.length=0",), "search.length=0"),
-        (("search.method=exhaustive",), "search.method=exhaustive"),
-        (("search.pairs=20",), "search.pairs"),
-        (("search.check_gradient=true",), "search.method=gcg"),
         (("tuning.seeds=2",), "tuning.prompts"),
         (("prompt=finest",), "no prompt 'finest'"),
-        (("search.momentum=1",), "search.momentum"),
-        (("search.baselines=some",), "search.baselines"),
-        (("search.evaluations=19",), "search.evaluations=19"),
-        (("search.allowed=[nouns]",), "nouns"),
         (("search.allowed_path=nowhere.txt",), "nowhere.txt"),
-        (("mode=paper",), "mode=ids or mode=text"),
         (("trainer.devices=2",), "one device"),
-        (("model.kind=callable",), "Give model=callable its own options"),
     ],
 )
 def test_mistakes_are_reported_before_a_model_loads(search, monkeypatch, overrides, message):
@@ -334,7 +198,7 @@ def test_a_search_is_announced_counted_published_shown_and_not_made_again(
         manifest.summary
     )
     assert {file.stem for file in (folder / "tables").iterdir()} == {
-        *("result", "candidates", "curve", "certificate", "checks", "contexts"),
+        *("result", "candidates", "curve", "certificate", "checks", "contexts")
     }
     code, out, _ = command(
         "report", "artifacts=[search-result/tiny-llama--greatest--optimal-2]", "tracking=off"
@@ -346,10 +210,3 @@ def test_a_search_is_announced_counted_published_shown_and_not_made_again(
 
     monkeypatch.setattr("pessimal.api.search.run", lambda *_, **__: pytest.fail("searched again"))
     assert command(*asked)[1].splitlines()[-1] == str(folder)
-
-
-def test_a_search_begins_from_no_result_of_fewer_prompts():
-    shared = dict.fromkeys(_SAME, 1)
-    published = [(Path(), SimpleNamespace(summary=shared | {"prompts": ["a"], "best_value": 1.0}))]
-    registry = SimpleNamespace(manifests=lambda *_, **__: published)
-    assert best_known(registry, SimpleNamespace(prompts={"a": "", "b": ""}, **shared)) == {}

@@ -82,27 +82,6 @@ def test_jobs_of_a_sweep_share_a_group_and_are_called_after_their_overrides(open
     assert set(opened[0].config["code"]) == {"commit", "dirty"}
 
 
-def test_wandbs_variables_hold_where_the_command_says_nothing(
-    opened, import_scores, monkeypatch, tmp_path
-):
-    import_scores("model_name=a")
-    for name, value in {
-        "MODE": "disabled",
-        "PROJECT": "theirs",
-        "ENTITY": "lab",
-        "RUN_GROUP": "g",
-    }.items():
-        monkeypatch.setenv(f"WANDB_{name}", value)
-    monkeypatch.setenv("WANDB_DIR", str(tmp_path / "elsewhere"))
-    import_scores("model_name=b")
-    import_scores("model_name=c", "tracking=online", "tracking.project=mine")
-    assert [run.mode for run in opened] == ["offline", "off", "online"]
-    assert [run.target.project for run in opened] == ["pessimal", "theirs", "mine"]
-    assert [run.target.entity for run in opened] == [None, "lab", "lab"]
-    assert opened[1].target.group == "g"
-    assert opened[1].target.folder == tmp_path / "elsewhere"
-
-
 def test_model_of_the_registry_is_an_input_and_another_is_named(tmp_path):
     registry = Registry(tmp_path / "registry")
 

@@ -10,8 +10,6 @@ import pytest
 import torch
 from transformers import AutoModelForSequenceClassification
 
-import pessimal
-from pessimal.errors import ConfigError, InputError
 from pessimal.training.callback import PessimalCallback
 from tiny_language_models import CHAT, network, tokenizer
 from tolerance import close
@@ -90,27 +88,6 @@ def test_a_trained_reward_is_an_ordinary_checkpoint_and_an_adapter(command, inpu
     assert again.strip().splitlines()[-1].endswith(out_of(folder))
 
 
-def test_python_trains_what_the_command_trains(command, inputs, tmp_path):
-    code, out, err = command("train", "recipe=human_elo", *inputs, *QUICK)
-    assert code == 0, err
-    published = tmp_path / out.strip().splitlines()[-1]
-    base, data = (text.partition("=")[2] for text in inputs)
-    options = {"layers": 1, "steps": 4, "items": 8, "every": 2, "held_out": 0.45}
-    model = pessimal.train(
-        base, data, tmp_path / "mine", cache=str(tmp_path / "cache"), progress=False, **options
-    )
-    weights = "model.safetensors"
-    assert (tmp_path / "mine" / weights).read_bytes() == (published / weights).read_bytes()
-    table = pessimal.scan(
-        model, "What is good?", candidates=["love 3", "war 3"], mode="text", progress=False
-    )
-    assert len(table.rows) == 2
-    with pytest.raises(InputError, match="is there already"):
-        pessimal.train(base, data, tmp_path / "mine", progress=False, **options)
-    with pytest.raises(ConfigError, match="Did you mean 'steps'"):
-        pessimal.train(base, data, tmp_path / "other", step=4)
-
-
 def test_what_it_comes_to_want_is_followed(command, inputs, tmp_path, monkeypatch):
     from pessimal.training import preference_model
 
@@ -154,9 +131,3 @@ def test_what_is_missing_is_said_at_once(command, inputs):
         code, _, err = command("train", *given)
         assert code == 2
         assert message in err
-
-
-def test_more_layers_than_there_are_is_the_users_mistake(command, inputs):
-    code, _, err = command("train", "recipe=human_elo", *inputs, *QUICK[1:], "recipe.layers=3")
-    assert code == 2
-    assert "has 2 layers" in err

@@ -93,11 +93,7 @@ def children(process: int) -> set[int]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("more", "signals"),
-    [
-        (["tracking=offline"], 2),  # as `timeout` sends
-        (["tracking=off", "trainer.devices=2", "trainer.strategy=ddp"], 1),
-    ],
+    ("more", "signals"), [(["tracking=off", "trainer.devices=2", "trainer.strategy=ddp"], 1)]
 )
 def test_scan_that_is_terminated_ends_with_its_children_and_goes_on(
     checkpoint, tmp_path, more, signals

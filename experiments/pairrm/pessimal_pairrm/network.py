@@ -28,7 +28,7 @@ from pessimal.rewards.base import NetworkReward, Part
 from pessimal.rewards.checkpoint_files import Checkpoint
 from pessimal.rewards.formats import doubled_pair
 from pessimal.rewards.frame import PLAIN_WORDS, Encoded, Frame, find_frame
-from pessimal.rewards.network import RewardNetwork, with_output
+from pessimal.rewards.network import RewardNetwork, set_output
 from pessimal.rewards.rendering import one_text, prompt_and_response
 from pessimal.rewards.spec import Dtype
 from pessimal.texts import storable
@@ -121,7 +121,7 @@ class PairRM(NetworkReward):
     def network(self, dtype: Dtype | None = None, which: int = 0) -> RewardNetwork:
         precision = getattr(torch, (dtype or self.spec.dtype).value)
         network = PairRMNetwork.from_pretrained(self.folder, dtype=precision, use_safetensors=True)
-        return with_output(network.requires_grad_(False), 0)
+        return set_output(network.requires_grad_(False), 0)
 
 
 def open_pairrm(checkpoint: Checkpoint, opponent: str) -> PairRM:

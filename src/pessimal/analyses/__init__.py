@@ -49,7 +49,7 @@ def all_analyses(additions: Sequence[str | Analysis] = ()) -> tuple[Analysis, ..
     for path, value in offered.items():
         if not isinstance(value, Analysis):
             raise ConfigError(f"the entry point {GROUP}, {path}, is no function under @analysis()")
-    load = partial(extensions.named, option="analyses", kind=Analysis)
+    load = partial(extensions.load_object, option="analyses", kind=Analysis)
     typed = [load(entry) if isinstance(entry, str) else entry for entry in additions]
     by_name: dict[str, Analysis] = {}
     for analysis in (*builtin, *offered.values(), *typed):
@@ -59,7 +59,7 @@ def all_analyses(additions: Sequence[str | Analysis] = ()) -> tuple[Analysis, ..
                 f"two analyses are called {analysis.name!r}: {other.path} and {analysis.path}. "
                 "Give one another name, in its @analysis(NAME)"
             )
-    return tuple(sorted(by_name.values(), key=lambda one: (one.place, one.name)))
+    return tuple(sorted(by_name.values(), key=lambda analysis: (analysis.place, analysis.name)))
 
 
 def _name_items(result: Result, tables: TableSet) -> Result:
@@ -108,7 +108,7 @@ def compare(
             if reason and not new:
                 missing[tables.candidates] = reason
         if len(missing) == len(sets):
-            skipped[analyse.name] = min(missing.values(), key=lambda why: why.startswith("needs "))
+            skipped[analyse.name] = min(missing.values(), key=lambda r: r.startswith("needs "))
         else:  # what nobody asked of a list of items is not missing
             failed = [row for row in missing.items() if not row[1].startswith("needs ")]
             skipped |= {f"{analyse.name}, {c}": reason for c, reason in failed}

@@ -229,7 +229,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             - raised: share of answers whose reward rises
             - n: answers
     """
-    of_tokens = [t for t in tables.beside if t.provenance.slot and t.provenance.mode == "ids"]
+    of_tokens = [t for t in tables.other_tables if t.provenance.slot and t.provenance.mode == "ids"]
     if tables.candidates == MASTER_KEYS and of_tokens:
         return []  # they stand among the tokens
     pieces: dict[str, list[pd.DataFrame]] = {"tokens": [], "halves": [], "keys": []}
@@ -252,7 +252,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         whole |= {"step": steps.mean() / scans.sd if len(steps) else np.nan}
         whole |= halves(scans, seed=options.seed) | {"n": len(members)}
         pieces["halves"].append(pd.DataFrame([about | whole]))
-        keys = [t for t in tables.beside if t.provenance.candidates == MASTER_KEYS]
+        keys = [t for t in tables.other_tables if t.provenance.candidates == MASTER_KEYS]
         mine = _groups([t for t in keys if t.provenance.slot]).get((model, slot, "text"), {})
         if shared := [context for context in mine if context in by_context]:
             published = additions([mine[context] for context in shared])
@@ -363,7 +363,9 @@ def analyse_census(tables: TableSet, options: Options) -> list[Result]:
             - yes_everywhere: candidates that are a yes on all of them
             - expected: as many would be if prompts were independent
     """
-    if tables.candidates == MASTER_KEYS and any(threshold(t) is not None for t in tables.beside):
+    if tables.candidates == MASTER_KEYS and any(
+        threshold(t) is not None for t in tables.other_tables
+    ):
         return []  # they stand in the census of the vocabulary
     members = chain.from_iterable(tables.by_prompt.values())
     judged = [table for table in members if threshold(table) is not None]
@@ -395,7 +397,7 @@ def _published_keys(tables: TableSet, judged: list[ScoreTable]) -> list[Result]:
     too."""
     keys = {
         (t.model, t.provenance.prompt): t
-        for t in tables.beside
+        for t in tables.other_tables
         if t.provenance.candidates == MASTER_KEYS and threshold(t) is not None
     }
     pieces = [

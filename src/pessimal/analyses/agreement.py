@@ -19,9 +19,9 @@ from pessimal.analyses.analysis import (
     Options,
     align,
     analysis,
-    by_prompt,
     check_rewards,
     check_varied,
+    map_prompts,
 )
 from pessimal.analyses.nulls import Dependence
 from pessimal.analyses.ranks import dependence, rank_correlations, ranked, spearman
@@ -257,10 +257,10 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         dependent = dependence(rewards.index, options.meanings)
         return agreement(rewards, dependent=dependent, **numbers)
 
-    pairs = by_prompt(tables, compare, models=2, failed=failed)
+    pairs = map_prompts(tables, compare, models=2, failed=failed)
     if pairs.empty:
         return []
-    floor = by_prompt(tables, lambda prompt: _floor(tables, prompt, numbers), failed=failed)
+    floor = map_prompts(tables, lambda prompt: _floor(tables, prompt, numbers), failed=failed)
     by_key = pairs.groupby("prompt", sort=False)
     tables.memo.update({("tau", prompt): as_matrix(rows, "kendall") for prompt, rows in by_key})
     first = pairs[pairs["prompt"] == pairs["prompt"].iloc[0]]

@@ -155,15 +155,15 @@ class Heads:
     tables: Mapping[str, Sequence[ScoreTable]]
     """By column; empty where meanings stand in."""
     meanings: Meanings | None = None
-    _last: tuple[Sequence[str], np.ndarray] | None = field(default=None, repr=False)
+    _cache: tuple[Sequence[str], np.ndarray] | None = field(default=None, repr=False)
 
     def __call__(self, words: Sequence[str], outcome: str) -> np.ndarray:
         """(words, spaces, directions) float64 of an outcome (see `States`); not a number for words
         without states."""
         if self.meanings is not None:
-            if self._last is None or self._last[0] != words:
-                self._last = words, self.meanings(words)[:, None]
-            return self._last[1]  # one array for all outcomes: they are solved together
+            if self._cache is None or self._cache[0] != words:
+                self._cache = words, self.meanings(words)[:, None]
+            return self._cache[1]  # one array for all outcomes: they are solved together
         total = np.zeros((1, 1, 1))
         for column, weight in self._parts(outcome).items():
             for table in self.tables[column]:
@@ -204,7 +204,7 @@ def heads_of(columns: Mapping[str, Sequence[ScoreTable]], options: "Options") ->
 
 def heads_of_model(tables: TableSet, model: str, options: "Options") -> Heads | None:
     """`heads_of` the columns of a reward model."""
-    by_prompt = tables.of_model(model)
+    by_prompt = tables.model_tables(model)
     columns = tables.columns_of(model).items()
     return heads_of({name: [by_prompt[p] for p in prompts] for name, prompts in columns}, options)
 
@@ -340,7 +340,7 @@ def analysis(
     return lambda function: Analysis(name, function, needs or Needs(), place)
 
 
-def by_prompt(
+def map_prompts(
     tables: TableSet,
     make: Callable[[str], pd.DataFrame | None],
     *,
@@ -375,7 +375,7 @@ def by_prompt(
 
 
 @contextmanager
-def noted(notes: list[str], about: str, where: str = "") -> Iterator[None]:
+def note_errors(notes: list[str], about: str, where: str = "") -> Iterator[None]:
     """A context in which a TableError becomes a note `ABOUT WHERE: reason`, and the analysis goes
     on; what has the same reason at the same place shares a note."""
     try:
@@ -417,7 +417,7 @@ def fit_lexicons(
     for model in filter(tables.columns_of, tables.models):
         words = as_published(tables.tokens(model)) if options.paper else tables.words(model)
         for lexicon, valence in options.lexicons.items():
-            with noted(notes, tables.labels[model], f"with {lexicon}"):
+            with note_errors(notes, tables.labels[model], f"with {lexicon}"):
                 fits[model, lexicon] = make(model, words, valence)
     if not fits:
         raise TableError("; ".join(notes) or "no model was scanned on all prompts of a column")

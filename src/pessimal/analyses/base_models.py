@@ -20,7 +20,7 @@ from pessimal.analyses.analysis import (
     analysis,
     check_rewards,
     check_varied,
-    noted,
+    note_errors,
 )
 from pessimal.analyses.framing import ENDS_OF_AXES, PAIRS, align_prompts, ends_of_axes
 from pessimal.analyses.nulls import Dependence
@@ -115,7 +115,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             rows["probability"] = np.exp(rows["log_probability"])
             columns = ["end", "rank", "text", "log_probability", "probability", "tied", "certified"]
             ends.append(rows[columns].assign(model=table.model, **where))
-        with noted(notes, prompt):
+        with note_errors(notes, prompt):
             rewards, scores = side_by_side(tables, prompt, members)
             dependent = dependence(rewards.index, options.meanings)
             how: dict[str, Any] = {"dependent": dependent, "confidence": options.confidence}
@@ -163,7 +163,7 @@ def _axes(tables: TableSet, *, k: int) -> list[pd.DataFrame]:
     Source: Christian et al. 2025, Tables A4 (best + worst) and A5 (best − worst).
     """
     log_p = {
-        prompt: {(t.model, t.provenance.candidates_digest): t.by_text for t in members}
+        prompt: {(t.model, t.provenance.candidates_digest): t.text_rewards for t in members}
         for prompt, members in tables.language.items()
     }
     names = {"reward_first": "log_p_first", "reward_second": "log_p_second"}

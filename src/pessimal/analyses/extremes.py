@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from scipy.ndimage import gaussian_filter1d
 
-from pessimal.analyses.analysis import Needs, Options, analysis, by_prompt, check_rewards
+from pessimal.analyses.analysis import Needs, Options, analysis, check_rewards, map_prompts
 from pessimal.analyses.nulls import Dependence, interval
 from pessimal.analyses.ranks import dependence
 from pessimal.errors import TableError
@@ -69,7 +69,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     summary = {f"{row.prompt}/{row.model}/{names[row.end]}": row.text for row in firsts}
     plot = TokenTable(data=_mark_prompt_words(ends))
     results = [Result("extremes", ends, headline, plot, method="extremes", summary=summary)]
-    if len(shared := by_prompt(tables, lambda p: _shared(tables, p, k=options.top), models=2)):
+    if len(shared := map_prompts(tables, lambda p: _shared(tables, p, k=options.top), models=2)):
         plot = TokenTable(data=_mark_prompt_words(shared))
         results.append(Result("extremes_shared", shared, plot=plot, method="extremes"))
     return results
@@ -154,7 +154,7 @@ def moments(rewards: pd.DataFrame, *, dependent: Dependence | None = None) -> pd
     return table.assign(units=len(influence) / inflations)
 
 
-def with_test(table: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
+def add_test(table: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFrame:
     """The table of `moments`, several under one another, with skewness_p (Student's, of a skewness
     of 0), and skewness_low and skewness_high at the level at which Holm's method corrects p."""
     freedom = np.maximum(table["units"] - 1, 1)
@@ -212,21 +212,21 @@ def analyse_moments(tables: TableSet, options: Options) -> list[Result]:
     """
     failed: list[str] = []
 
-    def of_prompt(prompt: str) -> pd.DataFrame:
+    def measure(prompt: str) -> pd.DataFrame:
         rewards = tables.matrix(prompt)
         return moments(rewards, dependent=dependence(rewards.index, options.meanings))
 
-    table = by_prompt(tables, of_prompt, failed=failed)
+    table = map_prompts(tables, measure, failed=failed)
     names = ("skewness", "skewness", "skewness_low", "skewness_high", "skewness_p_corrected")
     effect = Effect(*names, simultaneous=True, null=0.0, of=tables.things)
-    table = effect.correct(with_test(table, confidence=options.confidence))
+    table = effect.correct(add_test(table, confidence=options.confidence))
     first = table[table["prompt"] == table["prompt"].iloc[0]]
     defined = first["skewness"].notna().any()
     row = first.loc[first["skewness"].abs().idxmax()] if defined else first.iloc[0]
-    densities = by_prompt(tables, lambda prompt: _densities(tables.matrix(prompt)))
+    densities = map_prompts(tables, lambda prompt: _densities(tables.matrix(prompt)))
     plot = Violin(data=densities, ylabel="reward (standard deviations)")
     headline = _headline(first, row, tables.labels)
-    estimate = effect.at(row, "skewness, farthest from 0")
+    estimate = effect.estimate_row(row, "skewness, farthest from 0")
     about: dict[str, Any] = {"estimate": estimate, "effect": effect, "notes": tuple(failed)}
     return [Result("moments", table, headline, plot, "moments", **about)]
 

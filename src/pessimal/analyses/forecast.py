@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pessimal.analyses.analysis import Needs, Options, analysis, noted
+from pessimal.analyses.analysis import Needs, Options, analysis, note_errors
 from pessimal.analyses.optimised import (
     LEAST_SUPPORT,
     Optimised,
@@ -50,7 +50,7 @@ def policy_tables(tables: TableSet, name: str) -> dict[str, ScoreTable]:
     Raises:
         TableError: there are none.
     """
-    everything = [*tables.tables, *tables.beside]
+    everything = [*tables.tables, *tables.other_tables]
     language = [t for t in everything if t.provenance.score == LOG_PROBABILITY]
     labels = labels_of(language)
     by_prompt: dict[str, ScoreTable] = {}
@@ -77,7 +77,7 @@ def joined(policy: ScoreTable, reward: ScoreTable) -> pd.DataFrame:
     """
     mine, other = policy.provenance, reward.provenance
     if mine.prompt_text and other.prompt_text and mine.prompt_text != other.prompt_text:
-        raise TableError(f"the reward was asked something else under this key: {other.asked!r}")
+        raise TableError(f"the reward was asked something else under this key: {other.question!r}")
     rows = policy.rows.rename(columns={"reward": "log_p"})
     key, rewards = _match_by_key(policy, reward)
     columns = ["reward", *(c for c in ("elo",) if c in rewards and c not in rows)]
@@ -138,7 +138,7 @@ def _varies(values: np.ndarray) -> bool:
     return len(np.unique(values[np.isfinite(values)])) > 1
 
 
-def drift(before: Optimising, known: dict[str, np.ndarray], *, confidence: float) -> pd.DataFrame:
+def drift(before: Optimising, columns: dict[str, np.ndarray], *, confidence: float) -> pd.DataFrame:
     """Drift of each feature as the policy is optimised.
 
     Means are over the candidates that a feature is known of; the unit of a change is their standard
@@ -154,7 +154,7 @@ def drift(before: Optimising, known: dict[str, np.ndarray], *, confidence: float
 
     reach = float(stats.norm.ppf((1 + confidence) / 2))
     rows = []
-    for name, values in known.items():
+    for name, values in columns.items():
         inside = np.isfinite(values)
         mass = float(before.p[inside].sum())
         start = mean_of(before.p, values, inside)
@@ -184,9 +184,9 @@ def drift(before: Optimising, known: dict[str, np.ndarray], *, confidence: float
 
 def mitigated(
     before: Optimising,
-    known: dict[str, np.ndarray],
+    columns: dict[str, np.ndarray],
     rewards: dict[str, np.ndarray],
-    what: str,
+    option: str,
     states: np.ndarray | None = None,
 ) -> Optimising:
     """The policy beside another reward: `without:FEATURE`, what is left of it when the feature is
@@ -201,21 +201,25 @@ def mitigated(
         TableError: it is none of these, or the feature or the model is not there; or see
             `without_directions`.
     """
-    kind, _, name = what.partition(":")
-    axes = {name.removeprefix(TERMS): [name] for name in known if name.startswith(TERMS)}
+    kind, _, name = option.partition(":")
+    axes = {name.removeprefix(TERMS): [name] for name in columns if name.startswith(TERMS)}
     if axes:
         axes["identity"] = [f"{TERMS}{axis}" for axis in axes]
-    names_by_kind: dict[str, Any] = {"without": known, "null_space": axes, "mix": rewards}
+    names_by_kind: dict[str, dict[str, Any]] = {
+        "without": columns,
+        "null_space": axes,
+        "mix": rewards,
+    }
     if name not in names_by_kind.get(kind, {}):
         choices = [f"{kind}:{name}" for kind, names in names_by_kind.items() for name in names]
-        guess = did_you_mean(what, choices)
-        raise TableError(f"mitigations: {what!r}; there are {', '.join(choices)}.{guess}")
+        guess = did_you_mean(option, choices)
+        raise TableError(f"mitigations: {option!r}; there are {', '.join(choices)}.{guess}")
     if kind == "null_space":
         if states is None:
-            raise TableError(f"{what}: no states of words are kept; scan with states=true")
-        terms = np.column_stack([known[feature] for feature in axes[name]])
-        return replace(before, reward=without_directions(before, states, terms, what=what))
-    values, p = (known | rewards)[name], before.p
+            raise TableError(f"{option}: no states of words are kept; scan with states=true")
+        terms = np.column_stack([columns[feature] for feature in axes[name]])
+        return replace(before, reward=without_directions(before, states, terms, option=option))
+    values, p = (columns | rewards)[name], before.p
     inside = np.isfinite(values)
     centred = np.where(inside, values - mean_of(p, values, inside), 0.0)
     variance = p @ centred**2
@@ -227,7 +231,7 @@ def mitigated(
 
 
 def without_directions(
-    before: Optimising, states: np.ndarray, groups: np.ndarray, *, what: str
+    before: Optimising, states: np.ndarray, groups: np.ndarray, *, option: str
 ) -> np.ndarray:
     """(n,) the reward less what its least-squares head on the states (n, d) has from the directions
     in which the means of the groups' members (n, groups) lie off the mean of all: the groups' mean
@@ -245,8 +249,8 @@ def without_directions(
     groups = groups[inside] - groups[inside].mean(axis=0)
     if min(mass, read) < LEAST_READ or not groups.any(axis=0).all():
         raise TableError(
-            f"{what}: states are kept of {100 * mass:.0f}% of what the policy says, and a head on "
-            f"them gives {100 * read:.0f}% of the reward's variance; it takes "
+            f"{option}: states are kept of {100 * mass:.0f}% of what the policy says, and a head "
+            f"on them gives {100 * read:.0f}% of the reward's variance; it takes "
             f"{100 * LEAST_READ:.0f}% of both, and terms among them. States of the reward model "
             "itself say more: scan it without model.base_path"
         )
@@ -260,13 +264,13 @@ def forecast(
     reward: ScoreTable,
     options: Options,
     *,
-    others: dict[str, ScoreTable] | None = None,
+    peers: dict[str, ScoreTable] | None = None,
 ) -> dict[str, pd.DataFrame]:
     """Effects of optimising one reward on one policy under one prompt.
 
     Args:
         policy: its log-probabilities; None where the reward's candidates are answers that it wrote.
-        others: other rewards on the same prompt, by name: they are features too.
+        peers: other rewards on the same prompt, by name: they are features too.
 
     Returns:
         By result: `forecast` (a row a way of optimising and KL), `forecast_drift` (see `drift`),
@@ -289,7 +293,7 @@ def forecast(
             f"needs {LEAST_SUPPORT}; scan with answers=1000"
         )
     columns = features(rows, options, prompt_text=policy.provenance.prompt_text)
-    rewards = {name: _reward_of(rows, policy, other) for name, other in (others or {}).items()}
+    rewards = {name: _reward_of(rows, policy, other) for name, other in (peers or {}).items()}
     rewards = {name: values for name, values in rewards.items() if _varies(values)}
     columns |= {f"{OTHER}{name}": values for name, values in rewards.items()}
     mass = float(np.exp(rows["log_p"].to_numpy(float)).sum())
@@ -436,8 +440,8 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             model = table.provenance.model
             other_tables = {t.provenance.model: t for t in members if t is not table}
             where = {"model": model, "prompt": prompt, "policy": options.policy}
-            with noted(notes, f"{tables.labels[model]} on {prompt}"):
-                parts = forecast(policies.get(prompt), table, options, others=other_tables)
+            with note_errors(notes, f"{tables.labels[model]} on {prompt}"):
+                parts = forecast(policies.get(prompt), table, options, peers=other_tables)
                 for name, part in parts.items():
                     piece = part.assign(**where, candidates=tables.candidates)
                     pieces.setdefault(name, []).append(piece)

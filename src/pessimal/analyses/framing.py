@@ -44,7 +44,7 @@ from pessimal.tables import ScoreTable
 from pessimal.tables.result import Effect, Result
 from pessimal.tables.score_table import MEANING
 from pessimal.tables.table_set import TableSet
-from pessimal.tables.word_lists import by_word, word_starts
+from pessimal.tables.word_lists import word_means, word_starts
 
 PAIRS = (("best", "worst"), ("greatest", "worst"), ("greatest", "best"))
 """Prompts of the paper that are compared wherever they are there, the last as in its Figure A2."""
@@ -265,7 +265,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             ends.append(ends_of_axes(pair, k=options.top).assign(model=model, **where))
             points.append(_points(pair).assign(model=model, **where))
         if len(scans) > 1:
-            with noted(notes, f"ends over shared items, {first} and {second}"):
+            with note_errors(notes, f"ends over shared items, {first} and {second}"):
                 a, b = (tables.matrix(prompt)[[*scans]] for prompt in (first, second))
                 items = a.index.intersection(b.index, sort=False)
                 for model in scans:
@@ -340,7 +340,7 @@ def _units(tables: TableSet, scan: ScoreTable, pair: pd.DataFrame) -> tuple[str,
     if tables.candidates != "vocabulary":
         return tables.things, pair
     tokens = pair[(scan.rows["kind"] == "normal").to_numpy()]
-    words = by_word(tokens)
+    words = word_means(tokens)
     words = words[word_starts(tokens.index).get_indexer(words.index) >= 0]
     enough = len(words) >= LEAST and (words.nunique() > 1).all()
     return ("words", words) if enough else (tables.things, pair)
@@ -349,10 +349,20 @@ def _units(tables: TableSet, scan: ScoreTable, pair: pd.DataFrame) -> tuple[str,
 def _scatter(points: pd.DataFrame) -> Result:
     """The models side by side: every item under both prompts, the outermost named."""
     outermost = points[points["outermost"]].drop(columns="outermost").reset_index(drop=True)
-    columns: dict[str, Any] = {"x": "x_sd", "y": "y_sd", "name": "text", "named": "outermost"}
-    columns |= {"tabs": ("first", "second"), "panel": "model", "across": 5}
-    columns["xlabel"] = "reward on the first prompt (SD over both prompts)"
-    plot = Scatter(data=points, diagonal=True, equal=True, ylabel="on the second", **columns)
+    plot = Scatter(
+        x="x_sd",
+        y="y_sd",
+        name="text",
+        named="outermost",
+        tabs=("first", "second"),
+        panel="model",
+        across=5,
+        diagonal=True,
+        equal=True,
+        data=points,
+        xlabel="reward on {first} (SD over both prompts)",
+        ylabel="reward on {second}",
+    )
     return Result("prompt_scatter", outermost, plot=plot, method="framing")
 
 

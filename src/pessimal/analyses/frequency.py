@@ -14,7 +14,7 @@ from pessimal.analyses.analysis import (
     analysis,
     heads_by_model,
     name_prefix,
-    noted,
+    note_errors,
     notes_on_states,
     outcome_states,
     quoted,
@@ -30,10 +30,10 @@ from pessimal.statistics import LEVEL
 from pessimal.tables.result import Effect, Result
 from pessimal.tables.table_set import TableSet
 from pessimal.tables.word_lists import (
+    add_half_sums,
     as_published,
     check_words,
     stem_groups,
-    with_half_sums,
     word_starts,
 )
 
@@ -70,7 +70,7 @@ def frequency_slopes(
     show is another question (`random_head`, see `nulls.random_heads`).
 
     Args:
-        words: all words of the model's vocabulary × prompts, from `words.by_word`.
+        words: all words of the model's vocabulary × prompts, from `word_means`.
         zipf: by word; words that are missing or NaN are not used.
         valence: by word, of the lexicon whose words are `rated`.
         pairs: prompts of opposite polarity, both columns of `words`.
@@ -94,7 +94,7 @@ def frequency_slopes(
         `published_frequency_slopes`).
     """
     check_words(words)
-    outcomes, scales = with_half_sums(words, pairs)
+    outcomes, scales = add_half_sums(words, pairs)
     used = zipf.reindex(words.index).to_numpy(dtype=float)
     values = valence.reindex(words.index).to_numpy(dtype=float)
     free = np.isnan(values) & (words.index.str.len() >= LEAST_LETTERS)
@@ -114,7 +114,7 @@ def frequency_slopes(
         rows = _rows(fit, name, scales, **sizes, confidence=confidence)
         states = outcome_states(heads, words.index[inside].tolist(), outcomes)
         untrained = random_heads(coefficients(design), rewards, states, design, groups)
-        heads_within = untrained.within[1] / scales.to_numpy()
+        heads_within = untrained.band[1] / scales.to_numpy()
         pieces.append(rows.assign(random_head=untrained.share[1], heads_within=heads_within))
     if not pieces:
         counted = ", ".join(f"{name} {int(sets[name].sum())}" for name in SETS)
@@ -211,7 +211,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     heads, states_of = heads_by_model(tables, options)
     for model in models:
         tokens, label = tables.tokens(model), tables.labels[model]
-        with noted(notes, label):
+        with note_errors(notes, label):
             how: dict[str, Any] = {"confidence": options.confidence}
             if options.paper:
                 joined = (as_published(tokens), _per_million(zipf, options), valence)

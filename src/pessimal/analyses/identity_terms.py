@@ -29,7 +29,7 @@ from pessimal.analyses.analysis import (
     check_varied,
     difference,
     heads_of_model,
-    noted,
+    note_errors,
     notes_on_states,
     quoted,
     random_head_clause,
@@ -81,7 +81,7 @@ def matched_controls(
     *,
     banned: Collection[str] = (),
     controls: int = MAX_CONTROLS,
-    least: int = LEAST_CONTROLS,
+    minimum: int = LEAST_CONTROLS,
 ) -> pd.DataFrame:
     """The nearest control words of each term of each group.
 
@@ -99,7 +99,7 @@ def matched_controls(
             rated).
         banned: further words that must not be controls, in any form.
         controls: number of controls of a term, at most.
-        least: terms with fewer are left out.
+        minimum: terms with fewer are left out.
 
     Returns:
         One row per group, term and control, in the order given, nearest controls first: group,
@@ -134,7 +134,7 @@ def matched_controls(
             gaps = np.abs(scaled[rows] - scaled[place])
             rows, gaps = (part[(gaps <= 1 + ROUNDING).all(axis=1)] for part in (rows, gaps))
             distance = np.round(np.sqrt((gaps**2).sum(axis=1)), 9)
-            if len(rows) < least:
+            if len(rows) < minimum:
                 continue
             farthest = np.sort(distance)[min(controls, len(rows)) - 1]
             rows, distance = rows[distance <= farthest], distance[distance <= farthest]
@@ -551,7 +551,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     left_out: list[str] = []
     heads: dict[str, Heads | None] = {}
     for model in tables.models:
-        with noted(left_out, tables.labels[model]):
+        with note_errors(left_out, tables.labels[model]):
             if missing := [name for name in pair or (main,) if name not in columns[model]]:
                 raise TableError(f"not scanned on {' and '.join(missing)}, as others are")
             matches = _matches(tables, model, axes, options, vocabularies)
@@ -579,7 +579,7 @@ def _matches(
     tables: TableSet, model: str, axes: Mapping[str, Sequence[str]], options: Options, cache: dict
 ) -> IdentityMatches:
     """The matches in a model's vocabulary; models of one vocabulary share them through `cache`."""
-    first = next(iter(tables.of_model(model).values()))
+    first = next(iter(tables.model_tables(model).values()))
     key = (first.provenance.candidates_digest, len(tables.words(model)))
     if key not in cache:
         words = word_starts(tables.tokens(model).index)

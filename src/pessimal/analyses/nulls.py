@@ -243,8 +243,8 @@ class RandomHeads(NamedTuple):
 
     share: np.ndarray
     """(q, m): share of random heads whose effect is as large, either way; by a normal tail through
-    the 95 % of them that lie `within`, so that it goes on below one in `DRAWS`."""
-    within: np.ndarray
+    the `band`, so that it goes on below one in `DRAWS`."""
+    band: np.ndarray
     """(q, m): 95 % of them lie within ± this."""
 
 
@@ -399,7 +399,7 @@ def heads_on_ranks(
     design = np.column_stack([np.ones(len(other)), stats.zscore(stats.rankdata(other))])
     ranks = stats.zscore(stats.rankdata(outcomes, axis=0), axis=0)
     heads = random_heads(slopes(design), ranks, states, design, groups)
-    return RandomHeads(heads.share[1], heads.within[1])
+    return RandomHeads(heads.share[1], heads.band[1])
 
 
 def have_states(states: Sequence[np.ndarray]) -> np.ndarray:

@@ -44,7 +44,7 @@ class Optimising:
     Args (fields):
         log_p: (n,) nats; renormalised over the candidates.
         reward: (n,) in any unit; a tilt's λ is per standard deviation under the policy.
-        drawn: (n,) how often the policy gave each, where candidates are answers drawn from it and
+        counts: (n,) how often the policy gave each, where candidates are answers drawn from it and
             log_p is the logarithm of that. It is then looked at only as far as `LEAST_SUPPORT` of
             the draws carry the mass.
 
@@ -54,7 +54,7 @@ class Optimising:
 
     log_p: np.ndarray
     reward: np.ndarray
-    drawn: np.ndarray | None = None
+    counts: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         columns = np.stack([self.log_p, self.reward])
@@ -86,30 +86,30 @@ class Optimising:
         return (self.reward - self.p @ self.reward) / self.deviation
 
     @cached_property
-    def most(self) -> float:
+    def largest_kl(self) -> float:
         """The KL that all strength there is comes to: −log p of the best candidates, nats."""
         return float(-special.logsumexp(self.log_p[self.reward == self.reward.max()]))
 
-    def support(self, q: np.ndarray, known: np.ndarray | None = None) -> float:
-        """Effective number of candidates, or of draws, that carry q, or what of it lies among the
-        known: (Σ w)² / Σ w² over each (Kish 1965)."""
-        inside = slice(None) if known is None else known
-        q, each = q[inside], 1 if self.drawn is None else self.drawn[inside]
+    def support(self, q: np.ndarray, mask: np.ndarray | None = None) -> float:
+        """Effective number of candidates, or of draws, that carry q, or the part of it under the
+        mask: (Σ w)² / Σ w² over each (Kish 1965)."""
+        inside = slice(None) if mask is None else mask
+        q, each = q[inside], 1 if self.counts is None else self.counts[inside]
         return float(q.sum() ** 2 / np.sum(q**2 / each)) if q.any() else 0.0
 
-    def units(self, known: np.ndarray) -> int:
-        """Number of candidates, or draws, that are known."""
-        return int(known.sum() if self.drawn is None else self.drawn[known].sum())
+    def units(self, mask: np.ndarray) -> int:
+        """Number of candidates, or draws, under the mask."""
+        return int(mask.sum() if self.counts is None else self.counts[mask].sum())
 
     @cached_property
     def missing(self) -> float:
         """Upper bound, with 95 % confidence, on the policy's share of answers that were not drawn:
         the share of draws that came once, and its error (Good 1953; Esty 1983). Not a number
         without draws."""
-        if self.drawn is None:
+        if self.counts is None:
             return np.nan
-        n = self.drawn.sum()
-        once, twice = (np.sum(self.drawn == times) / n for times in (1, 2))
+        n = self.counts.sum()
+        once, twice = (np.sum(self.counts == times) / n for times in (1, 2))
         error = np.sqrt((once * (1 - once) + 2 * twice) / n)
         return float(min(once + special.ndtri(0.95) * error, 1.0))
 
@@ -160,39 +160,39 @@ class Optimising:
     @cached_property
     def tilts(self) -> list[Optimised]:
         """The tilt at each of `KLS`, as far as there is one."""
-        return self._at(self.tilt, start=0.0)
+        return self._path(self.tilt, start=0.0)
 
     @cached_property
     def bests(self) -> list[Optimised]:
         """The best of n at each of `KLS`, as far as there is one."""
-        return self._at(self.best_of, start=1.0)
+        return self._path(self.best_of, start=1.0)
 
-    def _at(self, way: Callable[[float], Optimised], *, start: float) -> list[Optimised]:
-        reached = [kl for kl in KLS if kl <= MOST * self.most]
+    def _path(self, way: Callable[[float], Optimised], *, start: float) -> list[Optimised]:
+        reached = [kl for kl in KLS if kl <= MOST * self.largest_kl]
         points = [replace(way(_solved(way, kl, start=start)), kl=kl) for kl in reached]
-        if self.drawn is None:
+        if self.counts is None:
             return points
         return [at for at in points if self.support(at.q) >= LEAST_SUPPORT]
 
-    def turning(self, feature: np.ndarray, known: np.ndarray) -> Optimised | None:
+    def turning(self, feature: np.ndarray, mask: np.ndarray) -> Optimised | None:
         """The first tilt, within `KLS`, from which on more reward moves a feature the other way
         than at first: where Cov(reward, feature) = 0; None where there is none."""
-        slopes = [self.covariance(at, feature, known) for at in self.tilts]
+        slopes = [self.covariance(at, feature, mask) for at in self.tilts]
         for (before, after), slope in zip(pairwise(self.tilts), slopes[1:], strict=True):
             if slope * slopes[0] < 0:
                 root = brentq(
-                    lambda x: self.covariance(self.tilt(x), feature, known),
+                    lambda x: self.covariance(self.tilt(x), feature, mask),
                     before.strength,
                     after.strength,
                 )
                 return self.tilt(float(root))
         return None
 
-    def covariance(self, at: Optimised, feature: np.ndarray, known: np.ndarray) -> float:
-        """Covariance of score and feature, among the candidates whose feature is known."""
-        q = at.q[known] / at.q[known].sum()
-        scores = self.scores[known]
-        return float(q @ ((scores - q @ scores) * (feature[known] - q @ feature[known])))
+    def covariance(self, at: Optimised, feature: np.ndarray, mask: np.ndarray) -> float:
+        """Covariance of score and feature, among the candidates under the mask."""
+        q = at.q[mask] / at.q[mask].sum()
+        scores = self.scores[mask]
+        return float(q @ ((scores - q @ scores) * (feature[mask] - q @ feature[mask])))
 
 
 def _solved(way: Callable[[float], Optimised], kl: float, *, start: float) -> float:
@@ -207,14 +207,14 @@ def _solved(way: Callable[[float], Optimised], kl: float, *, start: float) -> fl
     raise TableError(f"no strength reaches {kl:g} nats")
 
 
-def mean_of(q: np.ndarray, feature: np.ndarray, known: np.ndarray) -> float:
-    """E of a feature under probabilities q, among the candidates that it is known of."""
-    total = q[known].sum()
-    return float(q[known] @ feature[known] / total) if total > 0 else np.nan
+def mean_of(q: np.ndarray, feature: np.ndarray, mask: np.ndarray) -> float:
+    """E of a feature under probabilities q, among the candidates under the mask."""
+    total = q[mask].sum()
+    return float(q[mask] @ feature[mask] / total) if total > 0 else np.nan
 
 
 def change_error(
-    before: Optimising, after: Optimised, feature: np.ndarray, known: np.ndarray
+    before: Optimising, after: Optimised, feature: np.ndarray, mask: np.ndarray
 ) -> float:
     """Standard error of the change of a feature's mean at this KL, were the candidates, or the
     draws, a sample of others: the infinitesimal jackknife over them, with the strength moving so
@@ -223,25 +223,25 @@ def change_error(
     Source: Efron 2014 (the infinitesimal jackknife of weighted means).
     """
     p, q, scores = before.p, after.q, before.scores
-    moved = _influence(q, feature, known) - _influence(p, feature, known)
+    moved = _influence(q, feature, mask) - _influence(p, feature, mask)
     if after.strength > 0:
         variance = q @ (scores - q @ scores) ** 2
-        slope = before.covariance(after, feature, known)
+        slope = before.covariance(after, feature, mask)
         moved = moved - slope * _kl_influence(before, after) / (after.strength * variance)
     return _error(before, moved)
 
 
 def turning_error(
-    before: Optimising, at: Optimised, feature: np.ndarray, known: np.ndarray
+    before: Optimising, at: Optimised, feature: np.ndarray, mask: np.ndarray
 ) -> float:
     """Standard error of the KL at which a feature turns (`Optimising.turning`), likewise: the root
     of Cov(score, feature) moves by its influence over its slope in the strength."""
     q, scores = at.q, before.scores
-    inside = q[known] / q[known].sum()
-    score = scores[known] - inside @ scores[known]
-    centred = feature[known] - inside @ feature[known]
+    inside = q[mask] / q[mask].sum()
+    score = scores[mask] - inside @ scores[mask]
+    centred = feature[mask] - inside @ feature[mask]
     root = np.zeros(len(q))
-    root[known] = -inside * score * centred / (inside @ (score**2 * centred))
+    root[mask] = -inside * score * centred / (inside @ (score**2 * centred))
     variance = q @ (scores - q @ scores) ** 2
     return _error(before, _kl_influence(before, at) + at.strength * variance * root)
 
@@ -252,12 +252,12 @@ def _kl_influence(before: Optimising, at: Optimised) -> np.ndarray:
 
 
 def _error(before: Optimising, influence: np.ndarray) -> float:
-    return float(np.sqrt(np.sum(influence**2 / (1 if before.drawn is None else before.drawn))))
+    return float(np.sqrt(np.sum(influence**2 / (1 if before.counts is None else before.counts))))
 
 
-def _influence(q: np.ndarray, feature: np.ndarray, known: np.ndarray) -> np.ndarray:
+def _influence(q: np.ndarray, feature: np.ndarray, mask: np.ndarray) -> np.ndarray:
     """(n,) what more weight on each candidate does to the mean of a feature."""
     moved = np.zeros(len(q))
-    inside = q[known] / q[known].sum()
-    moved[known] = inside * (feature[known] - inside @ feature[known])
+    inside = q[mask] / q[mask].sum()
+    moved[mask] = inside * (feature[mask] - inside @ feature[mask])
     return moved

@@ -13,10 +13,10 @@ import pandas as pd
 from scipy.stats import zscore
 
 from pessimal.analyses.agreement import tau_matrix
-from pessimal.analyses.analysis import Needs, Options, analysis, by_prompt, strongest
+from pessimal.analyses.analysis import Needs, Options, analysis, map_prompts, strongest
 from pessimal.analyses.nulls import permutation_p
 from pessimal.errors import TableError
-from pessimal.plots import Forest, Heatmap, Scatter
+from pessimal.plots import Heatmap, Scatter
 from pessimal.statistics import LEVEL
 from pessimal.tables.result import Effect, Estimate, Result, weight_of
 from pessimal.tables.table_set import TableSet
@@ -220,16 +220,22 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
 
     def regress(prompt: str) -> pd.DataFrame:
         tau = tau_matrix(tables, prompt)
-        how: dict[str, Any] = {"permutations": options.permutations, "seed": options.seed}
-        table = rsa(tau, tables.descriptors, paper=options.paper, **how)
+        table = rsa(
+            tau,
+            tables.descriptors,
+            permutations=options.permutations,
+            seed=options.seed,
+            paper=options.paper,
+        )
         factors = model_matrices(tables.descriptors.loc[tau.index], paper=options.paper)
         by_word = {WORDS[factor]: matrix for factor, matrix in factors.items()}
         matrices[prompt] = _stack_pairs({"τ": tau, **by_word})
         return table
 
-    table = by_prompt(tables, regress, failed=failed)
-    names = ("mantel_r", "Mantel's r", None, None, "mantel_p_corrected")
-    effect = Effect(*names, null=0.0, n="n_models", of="models")
+    table = map_prompts(tables, regress, failed=failed)
+    effect = Effect(
+        "mantel_r", "Mantel's r", p="mantel_p_corrected", null=0.0, n="n_models", of="models"
+    )
     coefficient = replace(effect, column="beta", label="β", p="beta_p_corrected")
     table = coefficient.correct(effect.correct(table))
     by_word = table.assign(factor=table["factor"].map(WORDS))
@@ -245,24 +251,29 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         direction = "follows" if best["mantel_r"] > 0 else "goes against"
         verdict = f"agreement {direction} the models' {best['factor']}: {number}; "
         verdict += f"β = {signed(best['beta'], '.2f')} beside the other factors."
-    xlabel = "standardised coefficient β"
-    forest = Forest.of(coefficient, row="factor", data=estimated, xlabel=xlabel)
     notes = [*dict.fromkeys(f"{row.factor} {row.status}" for row in left_out.itertuples())]
     summary = {
         f"{row.prompt}/rsa/{row.factor}/{name}": float(value)
         for row in table.dropna(subset="beta").itertuples()
         for name, value in (("beta", row.beta), ("p", row.beta_p))
     }
-    # What models have in common comes after whatever was tested of what they want.
-    about: dict[str, Any] = {"weight": weight_of(best["mantel_r"], share=1 / 2)}
-    about |= {"notes": (*notes, *failed), "summary": summary, "method": "rsa"}
-    estimate, headline = effect.at(best), f"On {best['prompt']}, {verdict}"
-    result = Result("rsa", table, headline, forest, estimate=estimate, effect=effect, **about)
-    look: dict[str, Any] = {"symmetric": True, "order": True, "where": {"prompt": best["prompt"]}}
-    plot = Heatmap(value="value", panel="factor", **look)
+    result = Result(
+        "rsa",
+        table,
+        f"On {best['prompt']}, {verdict}",
+        # What models have in common comes after whatever was tested of what they want.
+        weight=weight_of(best["mantel_r"], share=1 / 2),
+        estimate=effect.estimate_row(best),
+        effect=effect,
+        method="rsa",
+        notes=(*notes, *failed),
+        summary=summary,
+    )
+    where = {"prompt": best["prompt"]}
+    plot = Heatmap(value="value", panel="factor", symmetric=True, order=True, where=where)
     return [
         result,
-        Result("rsa_matrices", by_prompt(tables, matrices.get), plot=plot, method="rsa"),
+        Result("rsa_matrices", map_prompts(tables, matrices.get), plot=plot, method="rsa"),
     ]
 
 
@@ -333,7 +344,7 @@ def analyse_map(tables: TableSet, options: Options) -> list[Result]:
         places, stress = mds(1 - tau_matrix(tables, prompt), seed=options.seed)
         return places.assign(stress=stress)
 
-    table = by_prompt(tables, draw_map, models=3)
+    table = map_prompts(tables, draw_map, models=3)
     if table.empty:
         return []
     prompt = table["prompt"].iloc[0]

@@ -20,7 +20,7 @@ from pessimal.analyses.analysis import (
     analysis,
     check_rewards,
     check_varied,
-    noted,
+    note_errors,
     strongest,
 )
 from pessimal.analyses.nulls import Dependence, Statistic, intervals, p_values
@@ -106,7 +106,7 @@ def quantised_pairs(models: Iterable[str], stated: Mapping[str, str]) -> dict[st
 
 def scans_of_models(tables: TableSet, quantised: Mapping[str, str]) -> list[Scans]:
     """All scans that differ in one thing; `quantised` as in `quantised_pairs`."""
-    sets = [Scans(PROMPT, model, None, tables.of_model(model)) for model in tables.models]
+    sets = [Scans(PROMPT, model, None, tables.model_tables(model)) for model in tables.models]
     # Of a run that has both, rewards come before log-probabilities.
     steps = {
         (run, prompt): checkpoints
@@ -284,7 +284,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         where = {"model": scans.model, "candidates": tables.candidates}
         where |= {"prompt": scans.prompt} if scans.prompt else {}
         about = " on ".join(filter(None, (tables.labels.get(scans.model), scans.prompt)))
-        with noted(notes, about or scans.model):
+        with note_errors(notes, about or scans.model):
             tokens, rewards = scans.join()
             how: dict[str, Any] = {"top": options.top, "confidence": options.confidence}
             for part, members in _parts(scans.differs, tokens):
@@ -396,9 +396,9 @@ def _prefix_results(tables: TableSet, options: Options, notes: list[str]) -> lis
         if design is None or design["control"]:
             continue
         keys = {"bare": design["prompt"], "persona": key, "control": f"{key}_control"}
-        with noted(notes, f"{tables.labels[model]} on {key}"):
-            places = {name: (model, mode, prompt) for name, prompt in keys.items()}
-            triple = {name: scans[at] for name, at in places.items() if at in scans}
+        with note_errors(notes, f"{tables.labels[model]} on {key}"):
+            members = {n: scans.get((model, mode, prompt)) for n, prompt in keys.items()}
+            triple = {name: scan for name, scan in members.items() if scan is not None}
             if len(triple) < len(keys):
                 raise TableError("the prompt alone or the control was not scanned")
             tokens, rewards = Scans(PROMPT, model, None, triple).join()

@@ -42,7 +42,7 @@ from pessimal.plots import Forest, Lines, Scatter
 from pessimal.statistics import LEVEL
 from pessimal.tables.result import Effect, Estimate, Result, weight_of
 from pessimal.tables.table_set import TableSet
-from pessimal.tables.word_lists import check_words, half_sum, stem_groups, with_half_sums
+from pessimal.tables.word_lists import add_half_sums, check_words, half_sum, stem_groups
 
 ARMS = ("positive", "negative")
 LEAST_WORDS = 10
@@ -107,7 +107,7 @@ def sentiment(
     lexicon, and above 0 where each prompt is steeper on the words that it asks for.
 
     Args:
-        words: all words of the model's vocabulary × prompts, from `words.by_word` (`as_published`
+        words: all words of the model's vocabulary × prompts, from `word_means` (`as_published`
             with `paper`).
         valence: by word, above 0 is good.
         polarity: 1 for a prompt that good words answer, −1 for one that bad words do.
@@ -123,7 +123,7 @@ def sentiment(
     Source: Christian et al. 2025, Figures 3A–C and A4.
     """
     check_words(words)
-    outcomes, scales = with_half_sums(words, pairs)
+    outcomes, scales = add_half_sums(words, pairs)
     # Ten times as fast as `isin` on an index of Arrow strings.
     place = valence.index.get_indexer(words.index)
     rated = words.index[place >= 0]
@@ -364,7 +364,7 @@ def lexicon_groups(
     like frequency: ½ and the difference of the groups' mean ranks within fifths of frequency.
 
     Args:
-        words: all words of the model's vocabulary × prompts, from `words.by_word` (`as_published`
+        words: all words of the model's vocabulary × prompts, from `word_means` (`as_published`
             where rows are tokens: the spellings of a word then count each, as dependent ones).
         valence: by word; above 0 is good.
         heads: states that random heads would be on; without them random_head is missing.
@@ -406,7 +406,7 @@ def lexicon_groups(
     table = table.assign(auc=auc, auc_low=low, auc_high=high, auc_p=p, auc_matched=0.5 + matched)
     states = outcome_states(heads, rated.index.tolist(), words)
     untrained = random_heads(slopes(design), ranks, states, design, groups)
-    return table.assign(random_head=untrained.share[1], heads_within=untrained.within[1])
+    return table.assign(random_head=untrained.share[1], heads_within=untrained.band[1])
 
 
 def _fifths(words: pd.Index, zipf: pd.Series | None) -> list[np.ndarray]:

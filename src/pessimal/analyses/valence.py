@@ -22,7 +22,7 @@ from pessimal.analyses.analysis import (
     difference,
     heads_of,
     heads_of_model,
-    noted,
+    note_errors,
     notes_on_states,
     outcome_states,
     random_head_clause,
@@ -35,7 +35,7 @@ from pessimal.statistics import LEVEL
 from pessimal.tables.result import Effect, Result
 from pessimal.tables.score_table import ScoreTable
 from pessimal.tables.table_set import TableSet, labels_of, tokens_of
-from pessimal.tables.word_lists import by_word, stem_groups, word_starts
+from pessimal.tables.word_lists import stem_groups, word_means, word_starts
 from pessimal.texts import literal, signed
 
 LEAST_WORDS = 50
@@ -83,7 +83,7 @@ def valence_agreement(
     states = outcome_states(heads, shared.tolist(), scores)
     untrained = heads_on_ranks(values, rated, groups, states)
     table = table.assign(spearman=rho, low=low, high=high, p=p)
-    return table.assign(random_head=untrained.share, heads_within=untrained.within)
+    return table.assign(random_head=untrained.share, heads_within=untrained.band)
 
 
 def contrast_words(contrast: pd.Series, *, k: int) -> pd.DataFrame:
@@ -128,9 +128,10 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             listed = contrast_words(contrast[is_word], k=options.top)
             ends.append(listed.assign(model=model, score=score, prompt=prompt))
         for lexicon, valence in options.lexicons.items():
-            with noted(notes, model, f"with {lexicon}"):
-                scores, confidence = words.assign(**opposite), options.confidence
-                rows = valence_agreement(scores, valence, heads=on, confidence=confidence)
+            with note_errors(notes, model, f"with {lexicon}"):
+                rows = valence_agreement(
+                    words.assign(**opposite), valence, heads=on, confidence=options.confidence
+                )
                 about = {"model": model, "score": score, "lexicon": lexicon}
                 pieces.append(rows.assign(**about, states=on.of if on else ""))
     if not pieces:
@@ -199,7 +200,7 @@ def _models(
         heads = heads_of(columns, options)
         columns = {p: [t] for p, (t,) in columns.items() if len(t.rows) == len(first.rows)}
         tokens = tokens_of(first, columns)
-        yield LANGUAGE, model, tokens, by_word(tokens), heads
+        yield LANGUAGE, model, tokens, word_means(tokens), heads
 
 
 def _opposite(tables: TableSet, words: pd.DataFrame) -> list[tuple[str, str]]:

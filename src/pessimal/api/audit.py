@@ -181,10 +181,10 @@ def audit(
         track = functools.partial(store.track, group=f"audit {name} {key[:8]}")
         store = auditor.store = replace(store, track=track)
     evidence = auditor.ask(None if baseline is None else (baseline.tokens,))
-    about = (evidence.by_name, evidence.left_out)
+    about = (evidence.results_by_name, evidence.left_out)
     checks = verdicts(*about, reward=auditor.model.typed)
     numbers = verdicts(*about, reward=auditor.model.typed, part="facts")
-    metrics = changes.metrics(evidence.by_name, evidence.tables)
+    metrics = changes.metrics(evidence.results_by_name, evidence.tables)
     since = None if baseline is None else baseline.changes(metrics, evidence.tables, checks)
     changed = [] if since is None else since.loc[since["verdict"] == FAIL, "kind"].tolist()
     changed = [kind for kind in changed if kind != "check"]  # which fails itself
@@ -655,7 +655,7 @@ class Baseline:
     tables: list[ScoreTable]
 
     @classmethod
-    def of(cls, wanted: str, registry: Registry) -> "Baseline":
+    def load(cls, wanted: str, registry: Registry) -> "Baseline":
         """The audit that `audit/NAME` or `audit/NAME:vN` names. InputError where there is none."""
         try:
             folder, manifest = registry.artifact(wanted, AUDIT)

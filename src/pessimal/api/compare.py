@@ -65,7 +65,7 @@ def compare_tables(
     analyses: Sequence[Analysis],
     *,
     paths: Sequence[str] | None = None,
-    beside: str | None = None,
+    extra: str | None = None,
     name: str,
     store: Store,
     progress: bool = True,
@@ -73,7 +73,7 @@ def compare_tables(
     """Every analysis over score tables, published as a `comparison`.
 
     Args:
-        choice, paths, beside: which tables, as of `choose_tables`.
+        choice, paths, extra: which tables, as of `choose_tables`.
         reading: how they are read and joined.
         options: of the analyses.
         analyses: in the order of the page.
@@ -81,7 +81,7 @@ def compare_tables(
         store: where it is published.
         progress: draw a bar where there is a terminal.
     """
-    tables = choose_tables(store.registry, choice, paths, beside=beside)
+    tables = choose_tables(store.registry, choice, paths, extra=extra)
     alone = [table for table, _ in tables]
     sets = table_sets(alone, reading)
     labels = labels_of(alone) | {m: label for each in sets for m, label in each.labels.items()}
@@ -201,12 +201,12 @@ Chosen = list[tuple[ScoreTable, str | None]]
 
 
 def choose_tables(
-    registry: Registry, choice: Choice, paths: Sequence[str] | None, *, beside: str | None = None
+    registry: Registry, choice: Choice, paths: Sequence[str] | None, *, extra: str | None = None
 ) -> Chosen:
     """The tables of files and folders where some are given, else of the registry, verified.
 
     Args:
-        beside: `published` for the ten published models beside those that are chosen.
+        extra: `published` for the ten published models beside those that are chosen.
 
     Raises:
         TableError: something is chosen that no table has.
@@ -234,7 +234,7 @@ def choose_tables(
         if choice.takes(about):
             if reference:
                 registry.verify(file)
-            table = shared.of(read_score_table(file))
+            table = shared.share(read_score_table(file))
             # Published scores and log-probabilities have no choice of a mode.
             mode, score = table.provenance.mode, table.provenance.score
             if score != REWARD or choice.mode is None or mode in ("published", choice.mode.value):
@@ -249,7 +249,7 @@ def choose_tables(
         if lost := [name for name in names if name not in left]:
             message = f"{field} {lost[0]!r} has score tables, but none that all choices leave"
             raise TableError(f"{message} ({choice})")
-    return tables if beside is None else add_published(registry, tables)
+    return tables if extra is None else add_published(registry, tables)
 
 
 def _files(paths: Sequence[str]) -> list[Path]:
@@ -273,7 +273,7 @@ def _current(registry: Registry) -> list[tuple[Path, Manifest]]:
     return latest + [pair for pair in same if pair[1].version < newest[pair[1].name].version]
 
 
-def add_published(registry: Registry, chosen: Chosen) -> Chosen:
+def add_published(registry: Registry, selection: Chosen) -> Chosen:
     """Tables of other models on items that the ten published reward models were scored on, and
     then theirs on the same items and prompts.
 
@@ -291,7 +291,7 @@ def add_published(registry: Registry, chosen: Chosen) -> Chosen:
     if not published:
         how = "pessimal import format=eloeverything path=greatest_one_word.csv prompt=greatest"
         raise TableError(f"reference=published: the ten published models are not imported: {how}")
-    mine = [pair for pair in chosen if pair[0].provenance.model not in ten]
+    mine = [pair for pair in selection if pair[0].provenance.model not in ten]
     tables = [pair for pair in mine if _items(pair[0].provenance) in keys]
     if not tables:
         models = ", ".join(sorted({table.provenance.model for table, _ in mine}))
@@ -304,7 +304,7 @@ def add_published(registry: Registry, chosen: Chosen) -> Chosen:
     for key, folder, manifest in published:
         if key in same:
             registry.verify(folder)
-            tables.append((shared.of(read_score_table(folder)), manifest.reference))
+            tables.append((shared.share(read_score_table(folder)), manifest.reference))
     return tables
 
 

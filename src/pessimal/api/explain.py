@@ -40,7 +40,7 @@ from pessimal.explaining.results import Resampling, explained_results, pair_resu
 from pessimal.explaining.views import to_json, views
 from pessimal.progress import counted, quiet_libraries
 from pessimal.rewards.base import Reward, require_network
-from pessimal.rewards.checkpoint_files import of_model
+from pessimal.rewards.checkpoint_files import model_fields
 from pessimal.rewards.obtain import open_reward
 from pessimal.scoring.texts import Scorers
 from pessimal.tables.comparisons import Comparison, digest
@@ -163,7 +163,7 @@ def explain(
         judge = judge or RuleJudge()
         judged_by = {"judge": judge.provenance(), "detectors": RuleJudge().provenance()}
     if fluency is not None:
-        judged_by["fluency"] = of_model(fluency)
+        judged_by["fluency"] = model_fields(fluency)
     null = perturber.placebo() if options["placebos"] else None
     described = [asdict(each) for each in along]
     provenance = ExplanationProvenance(
@@ -178,7 +178,7 @@ def explain(
         judge_identity=judged_by,
         options=options,
         seed=seed,
-        **of_model(model),
+        **model_fields(model),
     )
     store = store_at(store)
     if store is not None and (published := store.find("explanation", provenance.key())):
@@ -267,7 +267,7 @@ def _read(
 
 def _model_row(model: Reward, texts: Any, fluency: Reward | None) -> dict[str, object]:
     """The row of the table `provenance`: what pins the model and its path down."""
-    description = asdict(model.description) | of_model(model)
+    description = asdict(model.description) | model_fields(model)
     return {
         "model": model.name,
         "path": texts.path,
@@ -368,7 +368,7 @@ def accuracy(
     key = None
     if store is not None:
         scores = {model: values.tolist() for model, values in published.items()}
-        versions = [[reward.name, of_model(reward)] for reward in rewards]
+        versions = [[reward.name, model_fields(reward)] for reward in rewards]
         decisive = [name, __version__, pairs_digest(pairs), scores, versions, confidence]
         key = hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
         if finished := store.find("comparison", key):

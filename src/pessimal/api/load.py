@@ -122,20 +122,20 @@ def reward(
     return wrap_callable(network, name=name, tokenizer=tokenizer, **options)
 
 
-def parse_choice(name: str, given: str | None, choices: type[T]) -> T | None:
-    if given not in {None, *(choice.value for choice in choices)}:
-        raise ConfigError(f"{name}={given!r}: give {', '.join(choice.value for choice in choices)}")
-    return None if given is None else choices(given)
+def parse_choice(name: str, value: str | None, choices: type[T]) -> T | None:
+    if value not in {None, *(choice.value for choice in choices)}:
+        raise ConfigError(f"{name}={value!r}: give {', '.join(choice.value for choice in choices)}")
+    return None if value is None else choices(value)
 
 
-def check_options(what: str, options: Mapping[str, object], *known: str) -> None:
-    if unknown := sorted(set(options) - set(known)):
-        guess = did_you_mean(unknown[0], known)
-        raise ConfigError(f"{what} has no option {unknown[0]!r}.{guess}".removesuffix("."))
+def check_options(noun: str, options: Mapping[str, object], *names: str) -> None:
+    if unknown := sorted(set(options) - set(names)):
+        guess = did_you_mean(unknown[0], names)
+        raise ConfigError(f"{noun} has no option {unknown[0]!r}.{guess}".removesuffix("."))
 
 
-def refuse_options(options: Mapping[str, object], **others: object) -> None:
-    values = {name: value for name, value in {**options, **others}.items() if value is not None}
+def refuse_options(options: Mapping[str, object], **more: object) -> None:
+    values = {name: value for name, value in {**options, **more}.items() if value is not None}
     if values:
         raise ConfigError(f"{next(iter(values))}= says nothing of this reward; leave it out")
 
@@ -221,7 +221,7 @@ def train(
     Raises:
         ConfigError, InputError, ModelError: an option, the data, or the base cannot be taken.
     """
-    require("peft", why="training on people's preferences")
+    require("peft", purpose="training on people's preferences")
     from pessimal.training.preference_model import train_preferences  # which loads peft
 
     check_options("a training", recipe, *(field.name for field in fields(PreferenceRecipe)))

@@ -6,7 +6,7 @@ import json
 import math
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -16,17 +16,19 @@ import numpy as np
 import pandas as pd
 
 from pessimal.analyses.nulls import share_interval
+from pessimal.api.check import policy_tokenizer
 from pessimal.api.load import device_of, to_reward
 from pessimal.api.store import Artifact, Store, publishing, reward_inputs, store_at
 from pessimal.auditing.verdicts import thresholds
 from pessimal.conversation import Turn
-from pessimal.errors import InputError
+from pessimal.errors import ConfigError, InputError
 from pessimal.options import parse_duration
 from pessimal.plots import Forest
 from pessimal.progress import counted
 from pessimal.rewards.base import Reward
 from pessimal.rewards.callable import TRUTHS, CallableReward, read_tasks, truths_of
 from pessimal.rollout_analysis import drift, halving
+from pessimal.rollout_analysis.columns import sort_by_group
 from pessimal.rollout_analysis.features import (
     TEXTS,
     Features,
@@ -40,7 +42,7 @@ from pessimal.rollout_analysis.readers import read_rollouts, rollouts_of
 from pessimal.rollout_analysis.within import SAME, Within, contain, name_paid, select_forward
 from pessimal.scoring.texts import text_scorer
 from pessimal.statistics import LEVEL
-from pessimal.tables.result import Effect, Result, Results, merged
+from pessimal.tables.result import Effect, Estimate, Result, Results, merged
 from pessimal.texts import literal
 
 MAX_ROWS = 1000
@@ -52,6 +54,8 @@ MIN_GRAFTED = 0.005
 BATCH = 256
 MAX_LOOKED_AT, MAX_SHOWN, ALIKE = 300, 12, 0.5
 """Rows among which those of a figure are sought, how many it has, and their largest correlation."""
+P_BOUNDS = (0.0001, 0.001, 0.01, 0.05)
+"""Bounds of a p value: the smallest at which an interval of that level excludes the limit."""
 MAX_WRONG = 5
 """Features that go with wrong payment that are listed."""
 WRONG = (
@@ -114,6 +118,7 @@ def rollouts(
     columns: Mapping[str, str | None] | None = None,
     where: str = "answer",
     tasks: str | Path | None = None,
+    tokenizer: str | None = None,
     budget: str | None = None,
     scaled: bool = True,
     private: bool = False,
@@ -138,6 +143,8 @@ def rollouts(
         where: the part of a response that counts: answer, thought (inside `<think>`), or all.
         tasks: JSONL file of prompts with the columns that the grader is given; by default each
             prompt with its true answer as `answer`, `ground_truth` and their like.
+        tokenizer: the policy's, a name of conf/model, a Hub repository or a folder: features are
+            then texts of one to five of its tokens, and the number of tokens is a length.
         budget: time that the grader may be asked for, such as 10m.
         scaled: the trainer divides advantages by their standard deviation, as GRPO does.
         private: publish no text of a rollout.
@@ -157,13 +164,20 @@ def rollouts(
     in_memory = isinstance(source, pd.DataFrame)
     read = (rollouts_of if in_memory else read_rollouts)(source, names, where)
     label = name or ("rollouts" if in_memory else Path(source).name.split(".")[0])
-    frame, groups = _sort_by_group(read.frame)
+    frame, groups = sort_by_group(read.frame)
+    if np.bincount(groups).max() < 2:
+        raise InputError(
+            f"each of the {len(frame):,} prompts has one rollout, and rewards are compared within "
+            "prompts: give several rollouts of each, or name what they share by columns.group=NAME"
+        )
     key = hashlib.sha256(pd.util.hash_pandas_object(frame, index=False).to_numpy().tobytes())
+    key.update(str(tokenizer).encode())
+    tokenize = None if tokenizer is None else _token_spans(policy_tokenizer(tokenizer, cache=cache))
     work = Path(cache) / "rollouts" / key.hexdigest()[:16]
     work.mkdir(parents=True, exist_ok=True)
     truths = [truths_of({"answer": text}) for text in frame.get("answer", [""] * len(frame))]
     graders = _open_graders(reward, frame, truths, tasks, work, options)
-    sample = _prepare(frame, groups, truths, read.pairs, work, progress=progress)
+    sample = _prepare(frame, groups, truths, read.pairs, work, tokenize, progress=progress)
     notes = [note for note in read.notes if not (graders and note.startswith("No column is a"))]
     asks = {name: _ask(grader, sample, work) for name, grader in graders.items()}
     rewards = _score(sample, asks, read.rewards, notes, progress=progress)
@@ -177,9 +191,11 @@ def rollouts(
             sample, column, rewards[column].to_numpy(float), grader,
             scaled=scaled, seed=seed, progress=progress,
         )  # fmt: skip
-        results += more
+        results += [_name_reward(each, column) for each in more] if len(graders) > 1 else more
         failures += [f"{column}: {reason}" if len(graders) > 1 else reason for reason in reasons]
-    results = merged(results)
+    headlines = pd.Series([each.headline for each in results]).groupby([r.name for r in results])
+    headlines = headlines.agg("\n".join)
+    results = [replace(each, headline=headlines[each.name]) for each in merged(results)]
     store = store_at(store)
     inputs: list[str] = []
     about: dict[str, Any] = {"rollouts": len(frame), "prompts": int(groups[-1]) + 1}
@@ -201,18 +217,12 @@ def rollouts(
 # --- Before the analysis.
 
 
-def _sort_by_group(frame: pd.DataFrame) -> tuple[pd.DataFrame, np.ndarray]:
-    """The rollouts with those of one prompt at one step beside one another, and their group (n,).
-    InputError where no prompt has several."""
-    keys = ["step", "group"] if "step" in frame else ["group"]
-    groups = frame.groupby(keys, sort=True).ngroup().to_numpy()
-    if np.bincount(groups).max() < 2:
-        raise InputError(
-            f"each of the {len(frame):,} prompts has one rollout, and rewards are compared within "
-            "prompts: give several rollouts of each, or name what they share by columns.group=NAME"
-        )
-    order = np.argsort(groups, kind="stable")
-    return frame.iloc[order].reset_index(drop=True), groups[order]
+def _token_spans(tokenizer: Any) -> Callable[[str], list[tuple[int, int]]]:
+    """A function from a text to the beginnings and ends of its tokens."""
+    if not tokenizer.is_fast:
+        raise ConfigError(f"the tokenizer {tokenizer.name_or_path} does not tell where tokens end")
+    options = {"add_special_tokens": False, "return_offsets_mapping": True, "verbose": False}
+    return lambda text: tokenizer(text, **options)["offset_mapping"]
 
 
 def _open_graders(
@@ -257,6 +267,7 @@ def _prepare(
     truths: list[tuple[str, ...]],
     pairs: bool,
     work: Path,
+    tokenize: Callable[[str], list[tuple[int, int]]] | None,
     *,
     progress: bool,
 ) -> Sample:
@@ -275,7 +286,9 @@ def _prepare(
     features = load_features(work)
     if features is None:
         prompts = frame["prompt"].tolist()
-        features = make_features(responses, prompts, groups, errors=errors, bar=progress)
+        features = make_features(
+            responses, prompts, groups, errors=errors, tokenize=tokenize, bar=progress
+        )
         save_features(features, work)
     return Sample(frame, groups, truths, right, features, pairs)
 
@@ -466,8 +479,14 @@ def _wrong_result(
         if core.kind == "text"
     ]
     reasons += [f"A {kind} answer {verb}: {core.feature}." for core in cores if core.kind != "text"]
+    estimate = None
+    if n and not graded and not refused and limit is not None:
+        lows = {p: share_interval(rated, sample.groups[rows], 1 - p)[1] for p in P_BOUNDS}
+        p = next((p for p, least in lows.items() if least > limit), None)
+        label = "share of wrong rollouts that is paid"
+        estimate = Estimate(label, rate, n, "rollouts", low, high, p, null=limit)
     result = Result(
-        name, table, headline, method="rollouts", weight=float(len(table) > 0),
+        name, table, headline, method="rollouts", weight=3.0 * (len(table) > 0), estimate=estimate,
         summary={f"{name}/rate": rate, f"{name}/low": low, f"{name}/high": high, f"{name}/n": n,
                  f"{name}/graded": graded},
     )  # fmt: skip
@@ -543,6 +562,12 @@ def _steps_text(sample: Sample, numbers: np.ndarray, has: np.ndarray, rated: np.
     return "" if len(paid) in (0, len(shares)) else ", ".join(map(str, paid))
 
 
+def _name_reward(result: Result, reward: str) -> Result:
+    """The result with the name of its reward in its headline and its summary's keys."""
+    summary = {f"{key}/{reward}": value for key, value in result.summary.items()}
+    return replace(result, headline=f"{reward}: {result.headline}", summary=summary)
+
+
 def _paid_result(sample: Sample, column: str, rewards: np.ndarray, *, seed: int) -> Result:
     """Features that the reward follows, lengths first."""
     rows = name_paid(sample.features, sample.groups, rewards, pairs=sample.pairs, seed=seed)
@@ -595,11 +620,13 @@ def _alike(features: Features, index: int) -> str:
 def _signal_result(rewards: pd.DataFrame, sample: Sample) -> Result:
     """Dead groups and where the variance lies, by reward column."""
     table = drift.describe_signal(rewards, sample.groups)
-    first = table.iloc[0]
-    headline = (
-        f"{first.dead:.0%} of {first.n:,} groups are dead: all their rollouts get one reward."
+    headline = "\n".join(
+        (f"{row.reward}: " if len(table) > 1 else "")
+        + f"{row.dead:.0%} of {row.n:,} groups are dead: all their rollouts get one reward."
+        for row in table.itertuples()
     )
-    return Result("signal", table, headline, method="rollouts", summary={"signal/dead": first.dead})
+    summary = {"signal/dead": table["dead"].iloc[0]}
+    return Result("signal", table, headline, method="rollouts", summary=summary)
 
 
 def _dead_failures(signal: pd.DataFrame) -> list[str]:
@@ -681,10 +708,11 @@ def _hide(result: Result) -> Result:
         digests = column.map(lambda text: hashlib.sha256(text.encode()).hexdigest()[:8])
         hidden = secret if name == "feature" else pd.Series(True, table.index)
         table[name] = column.where(~hidden, "text " + digests if name == "feature" else "")
-    if secret.any() and "feature" in table:
-        first = int(secret.to_numpy().argmax())
-        text, digest = (str(each["feature"].iloc[first]) for each in (result.table, table))
-        headline = headline.replace(literal(text, limit=60), digest)
+    if "feature" in table:
+        for text, digest in zip(
+            result.table["feature"][secret], table["feature"][secret], strict=True
+        ):
+            headline = headline.replace(literal(text, limit=60), digest)
     plot = result.plot
     if plot is not None:
         data = table if plot.data is None else table.loc[plot.data.index]

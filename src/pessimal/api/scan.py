@@ -16,7 +16,7 @@ from pessimal.api.compare import join_tables
 from pessimal.api.load import load, parse_choice, to_reward, trainer_for
 from pessimal.api.store import Store, publish_table, reward_inputs, store_at
 from pessimal.catalogue import ANSWERS, answers, named_prompts, run_of
-from pessimal.conversation import Asked, Context, Prefixed, Prompt, read_prefixes, with_prefixes
+from pessimal.conversation import Asked, Context, Prefixed, Prompt, add_prefixes, read_prefixes
 from pessimal.errors import ConfigError
 from pessimal.progress import quiet_libraries
 from pessimal.rewards.base import Reward
@@ -110,7 +110,7 @@ def scan(
         texts = named_prompts("greatest" if prompts is None else prompts)
     if isinstance(prefixes, str | Path):
         prefixes = read_prefixes(str(prefixes))
-    several = with_prefixes(texts, prefixes or {}).items()
+    several = add_prefixes(texts, prefixes or {}).items()
     answered: Mapping[str, Any] = contexts if isinstance(contexts, Mapping) else {}
     if isinstance(contexts, str | Path):
         answered = find_contexts(contexts, slot)
@@ -334,7 +334,7 @@ def scan_missing(
                     store.track(name=name, inputs=inputs, first=first, task="scan")
                 )
         left = {provenance.key() for provenance in todo}
-        for _, outputs in itertools.groupby(provenances, key=lambda one: one.prompt):
+        for _, outputs in itertools.groupby(provenances, key=lambda p: p.prompt):
             for provenance in (several := list(outputs)):
                 if provenance.key() not in left:
                     yield provenance, None

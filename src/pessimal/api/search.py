@@ -143,7 +143,7 @@ class Search:
     """The best reward with the goal's sign: more is better."""
     folder: Path
     """Where it is published."""
-    known: Mapping[tuple[int, ...], str] = field(default_factory=dict)
+    origins: Mapping[tuple[int, ...], str] = field(default_factory=dict)
     """References of earlier results that it began from, by response."""
 
 

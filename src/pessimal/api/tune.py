@@ -31,7 +31,7 @@ from pessimal.errors import ConfigError, InputError
 from pessimal.options import existing_file
 from pessimal.plots import Forest
 from pessimal.rewards.base import Reward, require_network
-from pessimal.rewards.checkpoint_files import of_model
+from pessimal.rewards.checkpoint_files import model_fields
 from pessimal.searching.spec import SearchSpec
 from pessimal.statistics import LEVEL, sign_flip
 from pessimal.tables.files import sha256_of
@@ -168,9 +168,9 @@ def _document(
     if path := options.get("allowed_path"):
         search["allowed_path"] = sha256_of(Path(path).expanduser())
     if policy := options.get("policy"):
-        search["policy"] = of_model(policy)
+        search["policy"] = model_fields(policy)
     document = {
-        "model": of_model(network),
+        "model": model_fields(network),
         "prompts": {key: plain_text(text) for key, text in prompts.items()},
         "search": search,
         "space": {option: distribution_to_json(values) for option, values in space.items()},

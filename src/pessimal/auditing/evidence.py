@@ -39,7 +39,7 @@ class Evidence:
     skipped: dict[str, str] = field(default_factory=dict)
 
     @property
-    def by_name(self) -> dict[str, Result]:
+    def results_by_name(self) -> dict[str, Result]:
         """The results by name."""
         return {result.name: result for result in self.results}
 

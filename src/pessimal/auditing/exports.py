@@ -78,7 +78,7 @@ def _entry(check: Verdict) -> dict[str, Any]:
     return row | {name: readable(row[name]) for name in ("evidence", "action")}
 
 
-def in_order(checks: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def sort_checks(checks: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Checks of `audit.json` that apply, failures first."""
     applying = [check for check in checks if check["evidence"] != NOT_ASKED]
     return sorted(applying, key=lambda check: ORDER.index(check["verdict"]))
@@ -119,7 +119,7 @@ def markdown(audit: Mapping[str, Any]) -> str:
         "| check | verdict | measured | what came out | what to do |",
         "|---|---|---|---|---|",
     ]
-    for check in in_order(audit["verdicts"]):
+    for check in sort_checks(audit["verdicts"]):
         verdict = check["verdict"].replace("_", " ")
         to_do = check["action"] or check["command"]
         row = (check["check"], f"**{verdict}**", number(check), check["evidence"], to_do)

@@ -70,7 +70,7 @@ class Check:
         return "pass" if self.passed else "FAIL"
 
 
-def at_most(
+def check_limit(
     check: str,
     measured: float,
     allowed: float,
@@ -140,7 +140,7 @@ def round_trip(
     share = float(np.mean([frame.inside(ids) == [i] for i, ids in pairs]))
     only = "Only mode=ids, the default, scores the others as what they are."
     return [
-        at_most("frame", len(tied), 0, n=len(texts), unit="texts", note=note),
+        check_limit("frame", len(tied), 0, n=len(texts), unit="texts", note=note),
         Check("survives", measured=share, unit="share", n=len(some), note=only),
     ]
 
@@ -178,7 +178,7 @@ def precision_check(
     other = "bfloat16" if dtype is Dtype.float16 else "float16"
     note = f"{summary} Type model.dtype={other} if that passes, or model.dtype=float32"
     limit = allowed(exact, dtype=dtype) / _spread(exact)
-    return at_most(
+    return check_limit(
         name, row["largest_difference"], limit, n=n, unit="SD", note=note, otherwise=summary
     )
 

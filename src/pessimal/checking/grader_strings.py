@@ -239,11 +239,11 @@ def _once(probes: Sequence[Probe]) -> list[Probe]:
     return list({probe.text: probe for probe in reversed(probes)}.values())[::-1]
 
 
-def wrong_answers(truths: Sequence[str], others: Sequence[str]) -> list[str]:
+def wrong_answers(truths: Sequence[str], answers: Sequence[str]) -> list[str]:
     """Up to three answers of the other tasks, of the same kind, which neither hold one of this nor
     stand in it; or one of no task."""
     truth, number = truths[0], value_of(truths[0]) is not None
-    same = [o for o in dict.fromkeys(others) if (value_of(o) is not None) == number]
+    same = [o for o in dict.fromkeys(answers) if (value_of(o) is not None) == number]
     same = [o for o in same if not any(contains(o, t) or contains(t, o) for t in truths)]
     if same:
         return same[:3]

@@ -89,7 +89,7 @@ class _Call(NamedTuple):
     fault: str
     task: int
     text: str
-    said: str
+    detail: str
     """The exception, or both numbers."""
     may_be_meant: bool = False
     """Whether the trainer of this function does not call it so."""
@@ -123,7 +123,7 @@ def tokens_of(reward: Reward) -> list[str]:
     alone and behind a space. MissingExtraError where wordfreq is not installed."""
     if reward.tokenizer is not None:
         return [row.text for row in vocabulary_of(reward).rows.itertuples()]
-    require("wordfreq", why="the strings of the census")
+    require("wordfreq", purpose="the strings of the census")
     import wordfreq
 
     words = wordfreq.top_n_list("en", WORDS)
@@ -359,11 +359,11 @@ def faults_of(results: Results) -> list[str]:
     ]
 
 
-def _formats_read(tasks: Sequence[_Task], given: Sequence[Sequence[Answer]]) -> list[list[str]]:
+def _formats_read(tasks: Sequence[_Task], replies: Sequence[Sequence[Answer]]) -> list[list[str]]:
     """By task: the formats in which its right answer is paid, those in which a wrong one is not
     first; where it is in none, those of most tasks."""
     read = []
-    for task, answers in zip(tasks, given, strict=True):
+    for task, answers in zip(tasks, replies, strict=True):
         payment = _paid(task, answers)
         paid = {(p.kind, p.format) for index, p in enumerate(task.probes) if payment[index]}
         formats = [name for name in FORMATS if (RIGHT, name) in paid]
@@ -408,10 +408,10 @@ def _paid(task: _Task, answers: Sequence[Answer]) -> _Paid:
     return _Paid(rewards, (floor + top) / 2 if top > floor else math.nan, top)
 
 
-def _all_paid(tasks: Sequence[_Task], given: Sequence[Sequence[Answer]]) -> list[_Paid]:
+def _all_paid(tasks: Sequence[_Task], replies: Sequence[Sequence[Answer]]) -> list[_Paid]:
     """By task; one whose right answer is paid no more than nothing and wrong ones is held to the
     least line of the others."""
-    paid = [_paid(task, answers) for task, answers in zip(tasks, given, strict=True)]
+    paid = [_paid(task, answers) for task, answers in zip(tasks, replies, strict=True)]
     lines = [(p.line, p.top) for p in paid if not math.isnan(p.line)]
     line, top = min(lines, default=(math.nan, math.nan))
     return [replace(p, line=line, top=top) if math.isnan(p.line) else p for p in paid]
@@ -426,12 +426,12 @@ def _choose_again(task: _Task, paid: _Paid) -> list[int]:
     return sorted(row for some in rows.values() for row in some[:AGAIN_OF_FORMAT])[:AGAIN]
 
 
-def _calls(tasks: Sequence[_Task], given: Sequence[Sequence[Answer]]) -> list[_Call]:
+def _calls(tasks: Sequence[_Task], replies: Sequence[Sequence[Answer]]) -> list[_Call]:
     """Calls that gave no number."""
     faults = (RAISES, NOT_FINITE, HANGS, CRASHES)
     return [
         _Call(next(filter(answer.startswith, faults)), number, probe.text, answer)
-        for number, (task, answers) in enumerate(zip(tasks, given, strict=True))
+        for number, (task, answers) in enumerate(zip(tasks, replies, strict=True))
         for probe, answer in zip(task.probes, answers, strict=True)
         if isinstance(answer, str)
     ]
@@ -621,7 +621,7 @@ def _grader_calls(name: str, tasks: Sequence[_Task], calls: list[_Call]) -> Resu
     rows, faults = [], {call.fault for call in calls}
     for fault in filter(faults.__contains__, MEND):
         some = [call for call in calls if call.fault == fault]
-        row, error = _row([(call.text, call.task, call.said) for call in some], tasks)
+        row, error = _row([(call.text, call.task, call.detail) for call in some], tasks)
         row["may_be_meant"] = all(call.may_be_meant for call in some)
         row |= {"said": literal(error, limit=120), "mend": MEND[fault]}
         rows.append({"fault": fault, **row})
@@ -634,12 +634,12 @@ def _grader_calls(name: str, tasks: Sequence[_Task], calls: list[_Call]) -> Resu
     return _result("grader_calls", table, failed, nothing, notes=notes)
 
 
-def _result(name: str, table: pd.DataFrame, found: str, none: str, *, notes=()) -> Result:
+def _result(name: str, table: pd.DataFrame, template: str, none: str, *, notes=()) -> Result:
     """The table, whose gravest fault comes first, under a sentence about its first row that names
     the others."""
     if table.empty:
         return Result(name, table, none, method="grading", notes=notes)
-    headline = found.format_map(dict(table.iloc[0]))
+    headline = template.format_map(dict(table.iloc[0]))
     names = table["format"][table["fault"].astype(bool)] if "format" in table else table["fault"]
     if further := list(names)[1:]:
         count = f"{len(further)} more fault{'s' * (len(further) > 1)}"

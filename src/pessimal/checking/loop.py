@@ -249,10 +249,10 @@ def _slot(conversations: Format, conversation: Conversation, ids: list[int]) -> 
     return start, max(start, end)
 
 
-def _shared(one: Sequence[Any], other: Sequence[Any]) -> int:
+def _shared(ids: Sequence[Any], other: Sequence[Any]) -> int:
     """Number of items that are the same from the start on."""
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
+    pairs = enumerate(zip(ids, other, strict=False))
+    return next((at for at, (a, b) in pairs if a != b), min(len(ids), len(other)))
 
 
 def name_faults(
@@ -335,14 +335,14 @@ def _places(expected: Sequence[int], sent: Sequence[int]) -> list[Place]:
 def difference(expected: Sequence[int], sent: Sequence[int], reads: Any) -> str:
     """The tokens that differ, each time with a few around them; of long ones the first."""
 
-    def shown(ids: Sequence[int]) -> str:
+    def decode(ids: Sequence[int]) -> str:
         return " ".join(literal(reads.decode([token])) for token in ids)
 
     pieces = []
     for i, j, k, m in _places(expected, sent):
-        parts = [shown(expected[max(0, i - AROUND) : i])]
-        parts += [f"-[{shown(expected[i:j])}]"] * (i < j) + [f"+[{shown(sent[k:m])}]"] * (k < m)
-        pieces.append(" ".join(filter(None, [*parts, shown(expected[j : j + AROUND])])))
+        parts = [decode(expected[max(0, i - AROUND) : i])]
+        parts += [f"-[{decode(expected[i:j])}]"] * (i < j) + [f"+[{decode(sent[k:m])}]"] * (k < m)
+        pieces.append(" ".join(filter(None, [*parts, decode(expected[j : j + AROUND])])))
     text = " … ".join(pieces)
     return text if len(text) <= SHOWN else text[: SHOWN - 1] + "…"
 

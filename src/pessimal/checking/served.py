@@ -16,7 +16,7 @@ import torch
 from scipy.special import expit, logit
 from scipy.stats import kendalltau
 
-from pessimal.checking.checks import NAMED, Check, as_table, at_most
+from pessimal.checking.checks import NAMED, Check, as_table, check_limit
 from pessimal.conversation import Conversation, Turn
 from pessimal.errors import ConfigError, FrameError, ModelError, WorkError
 from pessimal.rewards.base import NetworkReward
@@ -296,7 +296,7 @@ class Diagnosis:
 @torch.no_grad()
 def _outputs(network: RewardNetwork, item: Encoded) -> int:
     """Numbers that the model's class gives an input; of a gated head, the mixture alone."""
-    decoder = Decoder.of(network)
+    decoder = Decoder.find(network)
     if decoder is not None and decoder.head.gated:
         return 1
     ids = torch.tensor([item.ids], device=next(network.parameters()).device)
@@ -512,12 +512,14 @@ def checks_of(d: Diagnosis) -> list[Check]:
         if mask.any():
             several = f"{(errors[mask] > limit).sum()} of {mask.sum()} differ. {note}"
             largest = float(errors[mask].max())
-            rows.append(at_most(f"served_{name}", largest, limit, n=int(mask.sum()), note=several))
+            rows.append(
+                check_limit(f"served_{name}", largest, limit, n=int(mask.sum()), note=several)
+            )
     if d.refused:
         rows.append(Check("served_refused", n=len(d.refused), note=", ".join(d.refused)))
     for name, kind in (("served_batch", "batch"), ("served_repeat", "again")):
         count = int((d.kinds == kind).sum())
-        rows.append(at_most(name, d.difference(kind), limit, n=count, note=note))
+        rows.append(check_limit(name, d.difference(kind), limit, n=count, note=note))
     tau = d.kendall if np.isfinite(d.kendall) else None
     return [*rows, Check("served_order", measured=tau, unit="tau", n=n)]
 

@@ -19,8 +19,8 @@ from pessimal.checking.checks import (
     WHAT,
     Check,
     as_table,
-    at_most,
     check_beginning,
+    check_limit,
     precision_check,
     precision_table,
     round_trip,
@@ -181,11 +181,13 @@ def _measure(
     fastest, rewards = checked.fastest, {checked.scorer.own_forward.name: checked.own_rewards}
     rewards = rewards if fastest.name in rewards else rewards | {fastest.name: checked.fast}
     spread = float(checked.own_rewards.std()) if checked.sound else None
-    details: dict[str, Any] = {"dtype": dtype.value, "device": str(device)}
-    details |= {"attention": fastest.name, "n": len(inputs), "spread": spread}
-    checks = of_network(checked, seed=plan.seed) if native else []
-    exact = head(checked) if dtype is Dtype.float32 and checked.sound else None
-    return _Measured(rewards, checks, exact, details)
+    details = {"dtype": dtype.value, "device": str(device), "attention": fastest.name}
+    return _Measured(
+        rewards=rewards,
+        checks=check_network(checked, seed=plan.seed) if native else [],
+        head=head(checked) if dtype is Dtype.float32 and checked.sound else None,
+        details=details | {"n": len(inputs), "spread": spread},
+    )
 
 
 def _problem(error: Exception, dtype: Dtype, device: torch.device) -> str | None:
@@ -324,7 +326,7 @@ class CheckedNetwork:
         return max(largest_difference(other, self.own_rewards) for other in (alone, batched))
 
 
-def of_network(checked: CheckedNetwork, *, seed: int) -> list[Check]:
+def check_network(checked: CheckedNetwork, *, seed: int) -> list[Check]:
     """All checks of this file but that of the head, which is for float32."""
     if not checked.sound:
         names = list(WHAT)[1 : list(WHAT).index("head")]
@@ -339,7 +341,7 @@ def finite(checked: CheckedNetwork) -> Check:
     other = "bfloat16" if checked.dtype is Dtype.float16 else "float32"
     note = f"In {checked.dtype.value} these rewards are no numbers: type model.dtype={other}. If "
     note += "no precision gives numbers, the weights are damaged"
-    return at_most("finite", bad, 0, n=len(checked.own_rewards), unit="responses", note=note)
+    return check_limit("finite", bad, 0, n=len(checked.own_rewards), unit="responses", note=note)
 
 
 def determinism(checked: CheckedNetwork) -> list[Check]:
@@ -353,7 +355,7 @@ def determinism(checked: CheckedNetwork) -> list[Check]:
         first = checked.rewards(engine, size=size)
         again = [checked.rewards(engine, size=size, turned=turned) for turned in (False, True)]
         largest = max(largest_difference(rewards, first) for rewards in again)
-        return at_most(name, largest, limit, n=len(first), note=note)
+        return check_limit(name, largest, limit, n=len(first), note=note)
 
     return _own_and_fastest(checked, "determinism", check)
 
@@ -367,7 +369,7 @@ def batch(checked: CheckedNetwork) -> list[Check]:
     def check(name: str, engine: Engine) -> Check:
         single = checked.alone(engine)
         apart = largest_difference(single, checked.rewards(engine, size=checked.batch_size))
-        return at_most(name, apart, limit, n=len(single), note=note)
+        return check_limit(name, apart, limit, n=len(single), note=note)
 
     return _own_and_fastest(checked, "batch", check)
 
@@ -398,20 +400,20 @@ def engines(checked: CheckedNetwork) -> list[Check]:
         note = f"Kendall's tau with the model's own order is {trust.kendall:.3f}. Scans take a "
         note += "slower path by themselves. Please report it, with the model's name"
         limit = trust.tolerance
-        checks.append(at_most(name, trust.largest_difference, limit, n=trust.n, note=note))
+        checks.append(check_limit(name, trust.largest_difference, limit, n=trust.n, note=note))
     return checks
 
 
 def ceiling(checked: CheckedNetwork) -> Check:
     """All rewards, by either path, against the bounds that the head has over all states."""
     bounds, rewards = checked.scorer.bounds(), np.concatenate([checked.own_rewards, checked.fast])
-    if not bounds.known:
+    if not bounds.is_bounded:
         return Check("ceiling", note=f"no bound is known: {bounds.how}")
     note = "The network's own forward does not read its reward as its weights say. Look at its "
     note += "class, or at hooks on it; please report it, with the model's name"
     share, beyond = max(abs(bounds.share(reward)) for reward in rewards), bounds.beyond(rewards)
     reached = f"At most {share:.0%} of the way to a bound" if bounds.finite else ""
-    return at_most("ceiling", beyond, 0.0, n=len(checked.fast), note=note, otherwise=reached)
+    return check_limit("ceiling", beyond, 0.0, n=len(checked.fast), note=note, otherwise=reached)
 
 
 @torch.no_grad()
@@ -431,7 +433,7 @@ def head(checked: CheckedNetwork) -> Check:
     note += "forward, which is slower. To add its head: docs/extend/head.md"
     limit = allowed(checked.own_rewards, dtype=checked.dtype)
     difference = largest_difference(np.array(rewards), checked.own_rewards)
-    return at_most("head", difference, limit, n=len(rewards), note=note)
+    return check_limit("head", difference, limit, n=len(rewards), note=note)
 
 
 def padding(checked: CheckedNetwork, *, seed: int) -> list[Check]:
@@ -467,7 +469,7 @@ def _sides(
             reason = str(error).strip()[:200].rstrip(".")
             problem = f"It stops with {type(error).__name__}: {reason}. "
         largest, note = largest_difference(rewards, alone), problem + INSTEAD
-        checks.append(at_most(name, largest, limit, n=len(inputs), note=note))
+        checks.append(check_limit(name, largest, limit, n=len(inputs), note=note))
     return checks
 
 
@@ -491,7 +493,7 @@ def _pad_is_eos(checked: CheckedNetwork, alone: np.ndarray) -> Check:
     note += f"{rest}. pessimal reads the last token. Where the model's card says otherwise, type "
     note += "model.read=own; else in code of your own network.config.pad_token_id = ID, one that "
     note += "occurs in no conversation"
-    return at_most("pad_is_eos", largest_difference(read, expected), limit, n=n, note=note)
+    return check_limit("pad_is_eos", largest_difference(read, expected), limit, n=n, note=note)
 
 
 @torch.no_grad()

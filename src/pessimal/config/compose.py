@@ -129,7 +129,7 @@ def missing_extra_message(error: Exception) -> str | None:
         return None
     name = error.name or ""
     module = name if name in EXTRAS else name.partition(".")[0]
-    return str(missing_extra(module, why="this")) if module in EXTRAS else None
+    return str(missing_extra(module, purpose="this")) if module in EXTRAS else None
 
 
 def _unknown_option(message: str) -> str | None:
@@ -201,7 +201,7 @@ def _shortened(message: str) -> str:
             return f"there is no {typed}: {MOVED[typed]}"
         if launcher := re.match("launcher/(joblib|submitit)", name):
             try:
-                require(f"hydra_plugins.hydra_{launcher[1]}_launcher", why=f"hydra/{name}")
+                require(f"hydra_plugins.hydra_{launcher[1]}_launcher", purpose=f"hydra/{name}")
             except MissingExtraError as missing:
                 return str(missing)
         options = [line.strip() for line in lines if line.startswith("\t")]
@@ -291,7 +291,7 @@ def plain(config: TaskConfig) -> dict:
     return json.loads(text)
 
 
-def asked(config: TaskConfig) -> dict:
+def request(config: TaskConfig) -> dict:
     """The request of a configuration: all but folders, tracking and bars."""
     places = ("paths", "tracking", "progress", "force")
     return {name: value for name, value in plain(config).items() if name not in places}
@@ -299,7 +299,7 @@ def asked(config: TaskConfig) -> dict:
 
 def config_hash(config: TaskConfig) -> str:
     """sha256 of what a configuration asks for."""
-    return hashlib.sha256(json.dumps(asked(config), sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(request(config), sort_keys=True).encode()).hexdigest()
 
 
 def make_analysis(entry: Mapping) -> Any:

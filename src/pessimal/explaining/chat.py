@@ -454,7 +454,7 @@ class Endpoint(Client):
     def __init__(self, options: EndpointOptions, **rest: Any):
         """ConfigError for an impossible option, or a key that is missing; MissingExtraError without
         openai's client. Nothing is sent yet. `rest`: see `Client`."""
-        require("openai", why="a language model behind a server")
+        require("openai", purpose="a language model behind a server")
         self.options, self._lock = options, Lock()
         url, key = options.base_url or OPENAI, options.api_key_variable
         self.server = Server(url, key, options.timeout, options.retries, OPTIONS, self._count)

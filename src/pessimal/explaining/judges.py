@@ -94,9 +94,9 @@ class LikelihoodJudge:
 
     def provenance(self) -> dict[str, Any]:
         """Everything that decides its judgements."""
-        from pessimal.rewards.checkpoint_files import of_model  # torch comes with it
+        from pessimal.rewards.checkpoint_files import model_fields  # torch comes with it
 
-        return {"judge": self.name, "model": of_model(self.model), "prompts": prompts_digest()}
+        return {"judge": self.name, "model": model_fields(self.model), "prompts": prompts_digest()}
 
     def judge(self, items: Sequence[Item]) -> list[bool | None]:
         """Whether each change moved its attribute the way that was asked; one judgement an item, in

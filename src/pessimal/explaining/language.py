@@ -62,11 +62,11 @@ class Draw:
         start = int(self._start.integers(len(options)))
         return options[(start + self._seed) % len(options)]
 
-    def some(self, options: Sequence[Option], most: int | None) -> list[Option]:
+    def some(self, options: Sequence[Option], limit: int | None) -> list[Option]:
         """At most this number of the options, in their order."""
-        if most is None or len(options) <= most:
+        if limit is None or len(options) <= limit:
             return list(options)
-        rows = self._random.choice(len(options), most, replace=False)
+        rows = self._random.choice(len(options), limit, replace=False)
         return [options[i] for i in sorted(rows.tolist())]
 
 

@@ -169,7 +169,7 @@ def _flip_rate_result(
     if not tested:
         makers = ", ".join(sorted(set(null["perturber"]))) or "nobody"
         notes += (f"Nothing is tested: {top['perturber']} has no placebo edits (by {makers}).",)
-    estimate = effect.at(top)
+    estimate = effect.estimate_row(top)
     rest |= {"effect": effect, "estimate": estimate, "notes": notes}
     weight = weight_of(top["flip_rate"], estimate.p)
     return Result("sensitivity", table, headline, weight=weight, **rest)
@@ -234,7 +234,7 @@ def _representatives(table: pd.DataFrame, explained: Explained) -> Result:
         return Result("representatives", ranking, method=METHOD, notes=(reason,))
     headline = "The comparison whose ranking of attributes is most like the model's: "
     headline += f"{literal(top['comparison'], limit=40)} (τ = {signed(top['tau'])})."
-    about: dict[str, Any] = {"method": METHOD, "weight": MINOR, "estimate": TAU.at(top)}
+    about: dict[str, Any] = {"method": METHOD, "weight": MINOR, "estimate": TAU.estimate_row(top)}
     return Result("representatives", ranking, headline, **about)
 
 
@@ -263,7 +263,11 @@ def _coverage_result(
     plot = Forest(data=panels, estimate="value", tabs=(), xlabel="share, or distance", **look)
     notes = [f"{r.value:.0%} of {r.n:,} edits did what was asked." for r in judged.itertuples()]
     keys = "coverage/" + covered["among"] + "/" + covered["side"]
-    about: dict[str, Any] = {"weight": MINOR, "estimate": COVERAGE.at(high), "notes": tuple(notes)}
+    about: dict[str, Any] = {
+        "weight": MINOR,
+        "estimate": COVERAGE.estimate_row(high),
+        "notes": tuple(notes),
+    }
     about["summary"] = dict(zip(keys, covered["value"].tolist(), strict=True))
     return Result("metrics", table, headline, plot, method, **about)
 
@@ -318,7 +322,10 @@ def _agreement(
     look: dict[str, Any] = {"group": "measure", "tabs": ("perturber",)}
     look["xlabel"] = "Kendall's τ-b of attributes"
     forest = Forest(data=data, row="pair", estimate="tau", **look)
-    weight, estimate = weight_of(1 - low["tau"]) / 2, replace(TAU, low="low", high="high").at(low)
+    weight, estimate = (
+        weight_of(1 - low["tau"]) / 2,
+        replace(TAU, low="low", high="high").estimate_row(low),
+    )
     agreement = Result("model_agreement", table, headline, forest, REASONS, weight, estimate)
     rankings = []
     for perturber, rows in taus.groupby("perturber", sort=False):
@@ -333,7 +340,7 @@ def _agreement(
     headline = f"{_pair(first, names, ' and ')} prefer the same response to "
     headline += f"{literal(first['comparison'], limit=40)}, for the most different reasons (τ = "
     headline += f"{signed(first['tau'])})."
-    about: dict[str, Any] = {"weight": weight_of(0.2), "estimate": TAU.at(first)}
+    about: dict[str, Any] = {"weight": weight_of(0.2), "estimate": TAU.estimate_row(first)}
     return [agreement, Result("contested", ranking, headline, method=REASONS, **about)]
 
 

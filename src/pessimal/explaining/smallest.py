@@ -67,7 +67,7 @@ def hunks_between(original: str, edited: str) -> tuple[Hunk, ...]:
     are one hunk, so that their `tokens` add up to the token distance of the two texts.
     """
     before, after = tokens_of(original), tokens_of(edited)
-    require("rapidfuzz", why="an explanation")
+    require("rapidfuzz", purpose="an explanation")
     from rapidfuzz.distance import Levenshtein  # not above: `compare` does without
 
     starts = [0, *accumulate(map(len, before))]
@@ -250,11 +250,11 @@ def grow(
 
 
 def _grow(
-    original: str, edited: str, others: Sequence[tuple[str, str]], *, tie: float
+    original: str, edited: str, edits: Sequence[tuple[str, str]], *, tie: float
 ) -> Search[Grown]:
     first = hunks_between(original, edited)
     sources: dict[Hunk, str] = {}  # the first of the others that has each hunk
-    for label, other in others:
+    for label, other in edits:
         for hunk in hunks_between(original, other):
             if not any(hunk.overlaps(each) for each in first):
                 sources.setdefault(hunk, label)

@@ -62,7 +62,7 @@ def diff(original: str, edited: str) -> tuple[Piece, ...]:
     """
     before, after = words(original), words(edited)
     runs: list[tuple[bool, str, str]] = []  # whether it is the same, before, after
-    require("rapidfuzz", why="a comparison word by word")
+    require("rapidfuzz", purpose="a comparison word by word")
     from rapidfuzz.distance import Levenshtein  # not above: `compare` does without
 
     for step in Levenshtein.opcodes(*numbered(before, after)):

@@ -158,9 +158,9 @@ def vector(figure: Figure, stem: str) -> str:
     """The figure as SVG, transparent, fit to stand in a page; figures of one page differ in the
     stem. Under `styled`."""
     matplotlib.rcParams["svg.hashsalt"] = stem
-    drawn = io.StringIO()
-    figure.savefig(drawn, format="svg", facecolor="none", metadata={"Date": None, "Creator": None})
-    return finished(drawn.getvalue(), stem=stem, tips=figure.__dict__.get("tips", {}))
+    buffer = io.StringIO()
+    figure.savefig(buffer, format="svg", facecolor="none", metadata={"Date": None, "Creator": None})
+    return finished(buffer.getvalue(), stem=stem, tips=figure.__dict__.get("tips", {}))
 
 
 def save(figure: Figure, folder: Path, stem: str, *, raster: bool = True) -> None:

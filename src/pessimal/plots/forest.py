@@ -61,14 +61,14 @@ def forest(plot: Forest, table: pd.DataFrame) -> Figure:
             axes.axvline(plot.reference, color=INK, lw=0.6, zorder=1)
         if plot.limit is not None:
             axes.axvline(plot.limit, zorder=1, **line)
-        shown = rows_with(table, plot.panel, panel)
+        part = rows_with(table, plot.panel, panel)
         for (group, look), offset in zip(looks.items(), offsets, strict=True):
             suffix = "" if group is None else f", {literal(str(group), limit=40)}"
-            for record in rows_with(shown, plot.group, group).to_dict("records"):
+            for record in rows_with(part, plot.group, group).to_dict("records"):
                 row = record[plot.row]
                 _mark(axes, plot, record, heights[row] + offset, *look, names[row] + suffix)
         style.name_rows(axes, list(names.values()))
-        style.few_ticks(axes.xaxis, most=8 if len(panels) == 1 else 5)
+        style.few_ticks(axes.xaxis, limit=8 if len(panels) == 1 else 5)
         axes.grid(axis="x", color=RULE, lw=0.5)
     return figure
 

@@ -155,8 +155,8 @@ def _cells(
             box.set(facecolor=style.FAINT, alpha=0.13)
         if not np.isfinite(value):
             continue
-        what = f"{rows[row]}, scanned again" if again else f"{rows[row]} and {columns[column]}"
-        style.tip(box, f"{what}: {number(value)}")
+        label = f"{rows[row]}, scanned again" if again else f"{rows[row]} and {columns[column]}"
+        style.tip(box, f"{label}: {number(value)}")
         if len(columns) <= NUMBERS:
             colour = style.GREY if again else style.ON_DARK if dark[y, x] else style.ON_LIGHT
             slant = "italic" if again else "normal"
@@ -232,9 +232,9 @@ def _block(axes: Axes, plot: TokenTable, table: pd.DataFrame, depth: int, room: 
 def _fitting(text: str, room: float) -> str:
     """The text literally, cut to so many inches."""
     limit = LONGEST
-    while style.inches([shown := literal(text, limit=limit)], size=TEXT) > room and limit > 4:
-        limit = min(limit, len(shown)) - 1
-    return shown
+    while style.inches([short := literal(text, limit=limit)], size=TEXT) > room and limit > 4:
+        limit = min(limit, len(short)) - 1
+    return short
 
 
 def _wrapped(name: str, room: float) -> list[str]:

@@ -62,10 +62,10 @@ def lines(plot: Lines, table: pd.DataFrame) -> Figure:
         handles=[] if plot.ends else _handles(plot, table, looks),
     )
     for axes, panel in zip(places, panels, strict=True):
-        shown = rows_with(table, plot.panel, panel)
+        part = rows_with(table, plot.panel, panel)
         _scales(axes, plot, steps)
         for group, look in looks.items():
-            _line(axes, plot, rows_with(shown, plot.group, group), names.get(group, ""), *look)
+            _line(axes, plot, rows_with(part, plot.group, group), names.get(group, ""), *look)
     if plot.falling:
         places[0].invert_yaxis()
     for axes, panel in zip(places, panels, strict=True):
@@ -157,15 +157,15 @@ def _ends(axes: Axes, plot: Lines, table: pd.DataFrame, names: Mapping, looks: M
     """Each group's name right of its line, apart from one another."""
     table = table.sort_values(plot.x, kind="stable")
     lines = {group: rows_with(table, plot.group, group)[[plot.x, plot.y]] for group in names}
-    last = {group: tuple(rows.iloc[-1]) for group, rows in lines.items() if len(rows)}
-    if not last:
+    ends = {group: tuple(rows.iloc[-1]) for group, rows in lines.items() if len(rows)}
+    if not ends:
         return
     axes.get_xlim(), axes.get_ylim()  # limits settle only when they are asked for
     width, height = style.inches_of(axes)
     # (groups, 2)
-    shares = axes.transAxes.inverted().transform(axes.transData.transform(list(last.values())))
+    shares = axes.transAxes.inverted().transform(axes.transData.transform(list(ends.values())))
     placed = apart(shares[:, 1].tolist(), gap=0.9 * LINE / height, low=0.0, high=1.0)
-    for group, (x, y), at in zip(last, shares, placed, strict=True):
+    for group, (x, y), at in zip(ends, shares, placed, strict=True):
         look = {"color": looks[group][0], "transform": axes.transAxes}
         bends = [x, 1 + 0.05 / width, 1 + 0.13 / width]
         axes.plot(bends, [y, y, at], lw=0.5, clip_on=False, **look)

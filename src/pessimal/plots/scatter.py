@@ -42,34 +42,34 @@ def scatter(plot: Scatter, table: pd.DataFrame) -> Figure:
         columns=plot.across,
         left=left,
         below=0.42 if plot.axes else 0.24 if plot.xlabel else 0.08,
-        xlabel=plot.xlabel,
-        ylabel=plot.ylabel,
+        xlabel=plot.xlabel.format_map(table.iloc[0] if len(table) else {}),
+        ylabel=plot.ylabel.format_map(table.iloc[0] if len(table) else {}),
         handles=style.key(looks, **line) if plot.line or not many else [],
     )
     # A group may be too small for a line.
-    drawn = pd.concat([table[c] for c in (plot.y, plot.line) if c is not None]).dropna()
-    _limits(places[0], table[plot.x], drawn, equal=plot.equal, named=plot.name is not None)
+    y = pd.concat([table[c] for c in (plot.y, plot.line) if c is not None]).dropna()
+    _limits(places[0], table[plot.x], y, equal=plot.equal, has_names=plot.name is not None)
     for axes, panel in zip(places, panels, strict=True):
-        shown = rows_with(table, plot.panel, panel)
+        part = rows_with(table, plot.panel, panel)
         _lines(axes, plot)
         if many:
-            _density(axes, *shown[[plot.x, plot.y]].to_numpy(dtype=float).T)
+            _density(axes, *part[[plot.x, plot.y]].to_numpy(dtype=float).T)
         for group, (colour, mark) in looks.items():
-            rows = rows_with(shown, plot.group, group)
+            rows = rows_with(part, plot.group, group)
             if not many:
                 _points(axes, plot, rows, colour, mark)
             if plot.line is not None:
                 _fitted(axes, plot, rows, colour)
         if plot.name is not None:
-            _label(axes, plot, shown[_has_name(plot, shown)], crowded=many)
+            _label(axes, plot, part[_has_name(plot, part)], crowded=many)
     return figure
 
 
-def _limits(axes: Axes, x: pd.Series, y: pd.Series, *, equal: bool, named: bool) -> None:
+def _limits(axes: Axes, x: pd.Series, y: pd.Series, *, equal: bool, has_names: bool) -> None:
     """Limits with room for labels at the edges; of a map, one unit as long both ways."""
     centre = np.array([(values.min() + values.max()) / 2 for values in (x, y)], dtype=float)
     half = np.array([np.ptp(values) / 2 or 0.5 for values in (x, y)], dtype=float)
-    half *= 1.16 if named else 1.06
+    half *= 1.16 if has_names else 1.06
     if equal:
         size = np.array(style.inches_of(axes))
         half = size * (half / size).max()
@@ -105,11 +105,11 @@ def _fitted(axes: Axes, plot: Scatter, table: pd.DataFrame, colour: str) -> None
 def _points(axes: Axes, plot: Scatter, table: pd.DataFrame, colour: str, mark: str) -> None:
     """Points of one group: named ones one by one, with what the pointer reads, the others as
     one."""
-    named = _has_name(plot, table)
-    rest = table[~named]
+    has_name = _has_name(plot, table)
+    rest = table[~has_name]
     axes.plot(rest[plot.x], rest[plot.y], mark, color=colour, ms=2.6, mew=0, alpha=0.6, zorder=3)
     columns = [plot.x, plot.y, *filter(None, [plot.name])]
-    for x, y, name in table.loc[named, columns].itertuples(index=False):
+    for x, y, name in table.loc[has_name, columns].itertuples(index=False):
         (point,) = axes.plot(x, y, mark, color=colour, ms=5.4, mec=style.PAPER, mew=0.6, zorder=4)
         style.tip(point, f"{literal(str(name), limit=60)}: {number(x)}, {number(y)}")
 
@@ -153,7 +153,7 @@ def _label(axes: Axes, plot: Scatter, table: pd.DataFrame, *, crowded: bool) -> 
     sizes = [(style.inches([name], size=LABEL) * dpi, 1.25 * LABEL * dpi / 72) for name in names]
     half = np.array(sizes) / 2 + 1
     window = axes.get_window_extent()
-    centres = beside(points, half, radius, np.array([window.min, window.max]))
+    centres = place_labels(points, half, radius, np.array([window.min, window.max]))
     back = axes.transData.inverted().transform
     for point, centre, size, name in zip(points, centres, half, names, strict=True):
         x, y = back(centre)
@@ -163,7 +163,9 @@ def _label(axes: Axes, plot: Scatter, table: pd.DataFrame, *, crowded: bool) -> 
             axes.plot(*back([point, edge]).T, color=style.GREY, lw=0.4, zorder=2.6)
 
 
-def beside(points: np.ndarray, half: np.ndarray, radius: float, window: np.ndarray) -> np.ndarray:
+def place_labels(
+    points: np.ndarray, half: np.ndarray, radius: float, window: np.ndarray
+) -> np.ndarray:
     """Centres of labels (n, 2): each on the nearest side of its point where it covers little,
     others being as they are.
 
@@ -182,9 +184,9 @@ def beside(points: np.ndarray, half: np.ndarray, radius: float, window: np.ndarr
     for _ in range(ROUNDS):
         for i, (point, size) in enumerate(zip(points, half, strict=True)):
             at = point + sides * (size + radius + reach[:, None])  # (places, 2)
-            others = np.arange(len(points)) != i
-            gap = np.abs(at[:, None] - centres[others])
-            overlap, largest = size + half[others] - gap, 2 * np.minimum(size, half[others])
+            rest = np.arange(len(points)) != i
+            gap = np.abs(at[:, None] - centres[rest])
+            overlap, largest = size + half[rest] - gap, 2 * np.minimum(size, half[rest])
             covered = np.clip(overlap, 0, largest).prod(axis=-1).sum(axis=1)
             inside = np.minimum(at + size, window[1]) - np.maximum(at - size, window[0])
             outside = 4 * size.prod() - inside.clip(0).prod(axis=1)
@@ -204,8 +206,8 @@ def violin(plot: Violin, table: pd.DataFrame) -> Figure:
     figure, (axes,) = style.frame([None], height=height, left=left, xlabel=plot.ylabel)
     axes.axvline(0, color=style.FAINT, lw=0.6, ls=(0, (4, 3)), zorder=1)
     for place, row in enumerate(rows):
-        shown = rows_with(table, plot.row, row).sort_values(plot.x)
-        x, height = shown[plot.x].to_numpy(dtype=float), shown[plot.density].to_numpy(dtype=float)
+        curve = rows_with(table, plot.row, row).sort_values(plot.x)
+        x, height = curve[plot.x].to_numpy(dtype=float), curve[plot.density].to_numpy(dtype=float)
         height = height / height.max()
         mass = np.cumsum(height * np.gradient(x)) if len(x) > 1 else np.ones(1)
         lower, median, upper = np.interp([0.25, 0.5, 0.75], mass / mass[-1], x)
@@ -217,6 +219,6 @@ def violin(plot: Violin, table: pd.DataFrame) -> Figure:
         axes.plot([lower, upper], [place, place], color=style.INK, lw=2.6, solid_capstyle="butt")
         axes.plot(median, place, "o", color=style.INK, mfc=style.PAPER, mew=0.6, ms=3)
     style.name_rows(axes, list(names.values()))
-    style.few_ticks(axes.xaxis, most=8)
+    style.few_ticks(axes.xaxis, limit=8)
     axes.grid(axis="x", color=style.RULE, lw=0.5)
     return figure

@@ -246,9 +246,9 @@ def name_rows(axes: Axes, names: Sequence[str]) -> None:
             axes.axhspan(row - 0.5, row + 0.5, color=FAINT, alpha=0.09, lw=0, zorder=0)
 
 
-def few_ticks(axis: Axis, *, most: int = 6) -> None:
+def few_ticks(axis: Axis, *, limit: int = 6) -> None:
     """Round numbers, not too many for a narrow panel."""
-    axis.set_major_locator(MaxNLocator(most, steps=[1, 2, 5, 10]))
+    axis.set_major_locator(MaxNLocator(limit, steps=[1, 2, 5, 10]))
 
 
 def log_ticks(axis: Axis) -> None:

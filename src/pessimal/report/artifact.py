@@ -62,7 +62,7 @@ class Shown:
         return replace(result, effect=effect)
 
     @property
-    def by_model(self) -> bool:
+    def has_cards(self) -> bool:
         """Whether its figures stand on the models' cards."""
         return "model" in self.plot.get("tabs", ())
 

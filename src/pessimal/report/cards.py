@@ -94,7 +94,7 @@ def kinds(artifact: Artifact) -> list[tuple[str, list[str]]]:
     return list(lines.items())
 
 
-def of_model(result: Shown, model: str, label: str) -> dict[str, str]:
+def model_figures(result: Shown, model: str, label: str) -> dict[str, str]:
     """Stems of a result's figures of this model, by what else is in the tab's name."""
     tabs = {tab: tab.split(BETWEEN) for tab in result.figures}
     return {

@@ -158,10 +158,10 @@ def _variant(provenance: ScoreProvenance) -> str:
     return ", ".join(plain(part) for part in unusual if part)
 
 
-def _set_apart(column: dict, others: list[dict]) -> dict:
+def _set_apart(column: dict, columns: list[dict]) -> dict:
     """The column, its variant numbered where another has the same model, prompt and variant."""
     keys = ("model", "prompt", "plain_variant")
-    alike = sum(all(other[key] == column[key] for key in keys) for other in others)
+    alike = sum(all(other[key] == column[key] for key in keys) for other in columns)
     variant = f"{column['plain_variant']} ({alike + 1})".strip()
     return column | {"variant": variant} if alike else column
 

@@ -21,7 +21,7 @@ from pessimal.auditing.changes import CHANGES
 from pessimal.auditing.verdicts import AUDIT, FAIL, MEASURED, NOT_ASKED, NOT_MEASURED, PASS, REVIEW
 from pessimal.plots import BETWEEN, tabs_of
 from pessimal.report.artifact import MARKDOWN, Artifact, Shown, method
-from pessimal.report.cards import cards, kinds, marked, of_model, prompts, wanted
+from pessimal.report.cards import cards, kinds, marked, model_figures, prompts, wanted
 from pessimal.report.explorer import Explorer
 from pessimal.report.scripts import drawing, library, own_script, policy
 from pessimal.statistics import LEVEL
@@ -191,7 +191,7 @@ def _question(
     figures = {
         r.name: _figure(artifact, r.headline or _plain(r.name), _contents(artifact, r), ids)
         for r in ordered
-        if not r.by_model
+        if not r.has_cards
     }
     return {
         "anchor": anchor,
@@ -201,7 +201,7 @@ def _question(
         "tables": {r.name: _table(table) for r in results if len(table := artifact.table(r.name))},
         "notes": list(dict.fromkeys(note for r in results for note in r.notes)),
         "views": [view for r in results for view in artifact.views(r.name)],
-        "on_cards": any(r.by_model for r in results),
+        "on_cards": any(r.has_cards for r in results),
         "checks": [row for r in results for row in _checklist(artifact.table(r.name))],
     }
 
@@ -215,7 +215,7 @@ def _checklist(table: pd.DataFrame) -> list[dict]:
 def _card_figures(artifact: Artifact, card: dict, ids: Iterator[str]) -> list[dict]:
     """The figures of one model."""
     names = card["model"], card["label"]
-    single = [(r.name, of_model(r, *names)) for r in artifact.results if r.by_model]
+    single = [(r.name, model_figures(r, *names)) for r in artifact.results if r.has_cards]
     return [_figure(artifact, _plain(name), stems, ids) for name, stems in single if stems]
 
 

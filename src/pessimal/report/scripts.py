@@ -60,7 +60,7 @@ def own_script() -> Script:
 @cache
 def library() -> tuple[Script, ...]:
     """The charting library's files. MissingExtraError where it is not installed."""
-    folder = require("bokeh", why="the page's explorer") / "server" / "static" / "js"
+    folder = require("bokeh", purpose="the page's explorer") / "server" / "static" / "js"
     return tuple(Script((folder / name).read_text(encoding="utf-8")) for name in BOKEH)
 
 

@@ -49,8 +49,8 @@ class Bounds:
         return math.isfinite(self.low) and math.isfinite(self.high)
 
     @property
-    def known(self) -> bool:
-        """Whether there is one at least."""
+    def is_bounded(self) -> bool:
+        """Whether at least one is finite."""
         return math.isfinite(self.low) or math.isfinite(self.high)
 
     def share(self, reward: float) -> float:
@@ -77,9 +77,9 @@ class Bounds:
         return {k: v if math.isfinite(v) else None for k, v in values.items()} | {"how": self.how}
 
 
-def unbounded(why: str) -> Bounds:
+def unbounded(reason: str) -> Bounds:
     """No bounds, and the reason."""
-    return Bounds(-math.inf, math.inf, why)
+    return Bounds(-math.inf, math.inf, reason)
 
 
 def read_bounds(stored: Mapping[str, Any] | None) -> Bounds:
@@ -112,7 +112,7 @@ class NormalisedStates:
     centred: bool
 
     @classmethod
-    def of(cls, norm: nn.Module, width: int) -> "NormalisedStates | None":
+    def probe_norm(cls, norm: nn.Module, width: int) -> "NormalisedStates | None":
         """States that a norm of `width` numbers gives, by asking it in float32; None where it is
         neither of the two, or cannot be asked."""
         generator = torch.Generator().manual_seed(0)

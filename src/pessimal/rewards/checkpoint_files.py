@@ -153,7 +153,7 @@ def load_checkpoint(
     make: Callable[..., tuple[PreTrainedModel, dict[str, Any]]],
     *,
     dtype: Dtype,
-    what: str,
+    noun: str,
     advice: str,
 ) -> nn.Module:
     """The network of a checkpoint, its adapter merged, in evaluation mode, on the CPU; safetensors
@@ -162,7 +162,7 @@ def load_checkpoint(
     Args:
         make: from the configuration, and options of `from_pretrained`, the network and
             transformers' report.
-        what: what is loaded, for errors.
+        noun: what is loaded, for errors.
         advice: what to do about weights that are missing.
 
     Raises:
@@ -187,7 +187,7 @@ def load_checkpoint(
         raise
     except Exception as error:
         reason = f"{error}{remote_hint(spec, folder)}"
-        raise ModelError(f"the {what} in {folder} cannot be loaded: {reason}") from error
+        raise ModelError(f"the {noun} in {folder} cannot be loaded: {reason}") from error
     finally:
         logging.set_verbosity(verbosity)
     elsewhere = load_value_head(network, folder) | set(adapter.full if adapter else ())
@@ -231,7 +231,7 @@ def remote_hint(spec: CheckpointSpec, folder: Path) -> str:
     return " It brings code: model.trust_remote_code=true, of a repository model.revision=COMMIT"
 
 
-def of_model(model: Reward) -> dict[str, Any]:
+def model_fields(model: Reward) -> dict[str, Any]:
     """The fields of every provenance on the model and the software."""
     software = {"pessimal": __version__, "torch": torch.__version__}
     software["transformers"] = version("transformers")
@@ -309,7 +309,7 @@ def load_with_own_code(
 ) -> tuple[PreTrainedModel, dict[str, Any]]:
     """The network that a repository's own code makes of its weights, through the class `kind` of
     transformers, and the report on the loading."""
-    with with_older_names():
+    with patch_older_names():
         network, report = kind.from_pretrained(folder, trust_remote_code=True, **options)
         restore_what_is_not_stored(network)
     # Published code makes caches in ways that transformers no longer knows (InternLM2's
@@ -319,7 +319,7 @@ def load_with_own_code(
 
 
 @contextlib.contextmanager
-def with_older_names() -> Iterator[None]:
+def patch_older_names() -> Iterator[None]:
     """While a repository's own code is loaded, give transformers the names that it expects there.
 
     ArmoRM and QRM import docstrings that were since removed. GRM's class never calls `post_init`,

@@ -131,7 +131,7 @@ class Wire:
         """ConfigError for an impossible address or API, or a key that is missing. Nothing is sent
         yet."""
         check_api(str(self.spec.api), APIS)
-        require("openai", why="a reward behind a server")
+        require("openai", purpose="a reward behind a server")
         self.api, self.server = str(self.spec.api), server_of(self.spec)
 
     @property
@@ -283,7 +283,7 @@ def recognised(spec: ServerOptions) -> ServerOptions:
     """
     if spec.api is not None:
         return spec
-    require("openai", why="a reward behind a server")
+    require("openai", purpose="a reward behind a server")
     server = server_of(replace(spec, retries=min(spec.retries, 1)))
     root = server.address.removesuffix("/v1")
     listed = server.get(f"{root}/openapi.json")

@@ -31,9 +31,9 @@ from pessimal.rewards.rendering import (
     plain_prompt,
     prompt_and_response,
     rendered,
+    response_messages,
     special_around,
     template_variables,
-    with_response,
 )
 from pessimal.texts import storable
 
@@ -84,7 +84,7 @@ class Templated:
     @functools.cached_property
     def adds_special(self) -> bool:
         """Whether an encoder's special tokens are put around what its chat template writes."""
-        text = self.text(with_response("Why?", "love"))
+        text = self.text(response_messages("Why?", "love"))
         [bare] = self.tokenizer([text], add_special_tokens=False)["input_ids"]
         return ids_of(self.tokenizer, [text]) != [bare]
 
@@ -101,7 +101,7 @@ class Templated:
             prompts = [one_text(prompt)] * len(responses)
             inputs = tokenizer(prompts, list(responses), return_attention_mask=False)["input_ids"]
         else:
-            texts = [self.text(with_response(prompt, response)) for response in responses]
+            texts = [self.text(response_messages(prompt, response)) for response in responses]
             inputs = tokenizer(texts)["input_ids"] if double_bos else ids_of(tokenizer, texts)
         return [self._close(ids) for ids in inputs]
 
@@ -111,7 +111,7 @@ class Templated:
         if pairs and double_bos:
             raise doubled_pair()
         if not pairs:
-            check_written_once(lambda r: rendered(self.tokenizer, with_response(prompt, r)))
+            check_written_once(lambda r: rendered(self.tokenizer, response_messages(prompt, r)))
         typed = pairs and "token_type_ids" in self.tokenizer.model_input_names
         make = functools.partial(self.ids, prompt, double_bos=double_bos)
         return find_frame(make, self.tokenizer, prompt, typed=typed)
@@ -193,10 +193,10 @@ class Stepped(Templated):
         """Number of times that the template itself writes the token behind the response."""
         return Templated(self.tokenizer).frame("Why?").suffix.count(self.step)
 
-    def _cut(self, ids: list[int], written: str, others: int) -> list[int]:
-        """The ids up to the last step's end, of which `others` are no step's."""
+    def _cut(self, ids: list[int], written: str, n_other: int) -> list[int]:
+        """The ids up to the last step's end, of which `n_other` are no step's."""
         ends = [place for place, token in enumerate(ids) if token == self.step]
-        if len(ends) != others + written.count(self.closes):
+        if len(ends) != n_other + written.count(self.closes):
             place = f"{self.closes!r} to what stands before it, in {written[-40:]!r}"
             raise FrameError(f"the tokenizer ties {place}: give an added token, model.step_token=…")
         return ids[: ends[-1 - self._closing_tokens] + 1]
@@ -284,11 +284,11 @@ class Continued:
     def _open(self, prompt: Prompt) -> str:
         return _open_chat(self.tokenizer, prompt) if self.chat else one_text(prompt, takes=TAKES)
 
-    def _context(self, opened: str, what: str) -> tuple[int, ...]:
+    def _context(self, opened: str, source: str) -> tuple[int, ...]:
         [ids] = plain_ids(self.tokenizer, [opened], chat=self.chat)
         if not ids:
-            raise FrameError(f"the tokenizer makes no token of {what}: give another prompt")
-        self._check_rows(ids, what)
+            raise FrameError(f"the tokenizer makes no token of {source}: give another prompt")
+        self._check_rows(ids, source)
         return tuple(ids)
 
     def _answers(
@@ -309,13 +309,13 @@ class Continued:
             answer_ids.append(list(ids))
         return answer_ids, apart
 
-    def _check_rows(self, ids: Sequence[int], what: str) -> None:
+    def _check_rows(self, ids: Sequence[int], source: str) -> None:
         """ModelError where an id lies beyond the embedding: on a GPU that would be an assertion
         deep inside."""
         if (worst := max(ids)) >= self.rows:
             token = f"{self.tokenizer.convert_ids_to_tokens(worst)!r} (id {worst})"
             fault = f"the model {self.rows} rows of embedding: the two do not belong together"
-            raise ModelError(f"{what} holds the token {token}, and {fault}")
+            raise ModelError(f"{source} holds the token {token}, and {fault}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -335,7 +335,7 @@ class Graded:
 
     def text(self, prompt: Prompt, response: str) -> str:
         """Everything that the judge reads."""
-        return self._text(with_response(prompt, response), prompt, response)
+        return self._text(response_messages(prompt, response), prompt, response)
 
     def ids(
         self, prompt: Prompt, responses: Sequence[str], *, double_bos: bool = False

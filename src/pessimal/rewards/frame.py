@@ -47,7 +47,7 @@ class Frame:
     context: Context | None = None
 
     @property
-    def asked(self) -> Asked:
+    def question(self) -> Asked:
         """Prompt or context that the candidate is put into."""
         return self.context or self.prompt
 
@@ -79,7 +79,7 @@ class Format(Protocol):
 
     @property
     def tokenizer(self) -> "PreTrainedTokenizerBase":
-        """What makes ids of its texts."""
+        """The tokenizer, which makes ids of texts."""
 
     round_trips: ClassVar[bool]
     """Whether a scan says which tokens survive decoding and tokenising (it takes longer than
@@ -102,23 +102,23 @@ class Format(Protocol):
 
 
 def slot_ids(
-    conversations: Format, asked: Asked, texts: Sequence[str], *, double_bos: bool = False
+    conversations: Format, prompt: Asked, texts: Sequence[str], *, double_bos: bool = False
 ) -> list[list[int]]:
     """The whole input for each text as the answer, or in the slot."""
-    if isinstance(asked, Context):
-        return [list(conversations.encode(asked.filled(text)).ids) for text in texts]
-    return conversations.ids(asked, texts, double_bos=double_bos)
+    if isinstance(prompt, Context):
+        return [list(conversations.encode(prompt.filled(text)).ids) for text in texts]
+    return conversations.ids(prompt, texts, double_bos=double_bos)
 
 
 def shared_ids(answer: str, frames: Sequence[tuple[Format, Frame]]) -> tuple[int, ...] | None:
     """The ids of an answer, if all conversations give it the same; None otherwise."""
-    ids = {tuple(f.inside(slot_ids(form, f.asked, [answer])[0]) or ()) for form, f in frames}
+    ids = {tuple(f.inside(slot_ids(form, f.question, [answer])[0]) or ()) for form, f in frames}
     return ids.pop() or None if len(ids) == 1 else None
 
 
 def slot_frame(
     conversations: Format,
-    asked: Asked,
+    prompt: Asked,
     tokenizer: "PreTrainedTokenizerBase",
     *,
     double_bos: bool = False,
@@ -129,18 +129,18 @@ def slot_frame(
     Raises:
         FrameError: the tokenizer ties what stands around the slot to what stands in it.
     """
-    if not isinstance(asked, Context):
-        return conversations.frame(asked, double_bos=double_bos)
-    make = functools.partial(slot_ids, conversations, asked)
-    whole, [untouched] = conversations.frame(asked.prompt), make([""])
-    in_answer = asked.turn == len(asked.turns) - 1
+    if not isinstance(prompt, Context):
+        return conversations.frame(prompt, double_bos=double_bos)
+    make = functools.partial(slot_ids, conversations, prompt)
+    whole, [untouched] = conversations.frame(prompt.prompt), make([""])
+    in_answer = prompt.turn == len(prompt.turns) - 1
     if whole.typed and not in_answer:
         raise FrameError("the slot is before the answer's turn: put it into the answer")
-    if asked.slot == "before":
+    if prompt.slot == "before":
         if whole.inside(untouched) is None:
-            start = asked.turns[-1].content[:40]
+            start = prompt.turns[-1].content[:40]
             raise FrameError(f"the tokenizer ties what stands before it to the answer {start!r}")
-        return replace(whole, context=asked, suffix=tuple(untouched[len(whole.prefix) :]))
+        return replace(whole, context=prompt, suffix=tuple(untouched[len(whole.prefix) :]))
     words = [word for group in _SPACED for word in group]
     samples = make(words)
     begins = len(shared_start([whole.prefix, untouched]))
@@ -150,10 +150,10 @@ def slot_frame(
     if not all(_reads(tokenizer, *pair) for pair in zip(insides, words, strict=True)):
         frame = find_frame(make, tokenizer, whole.prompt, typed=whole.typed, words=_SPACED)
         if not str(tokenizer.decode(list(frame.prefix[-1:]))).strip():
-            before = asked.turns[asked.turn].content[-40:]
+            before = prompt.turns[prompt.turn].content[-40:]
             raise FrameError(f"the tokenizer ties the slot to {before!r}: end it otherwise")
     length = max(0, len(frame.prefix) - begins) if in_answer else 0
-    return replace(frame, answer=length, context=asked)
+    return replace(frame, answer=length, context=prompt)
 
 
 def find_frame(

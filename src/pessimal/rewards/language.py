@@ -82,7 +82,7 @@ def load_language_network(
         return loaded.from_pretrained(folder, config=config, **options)
 
     advice = ". Give a causal language model that `save_pretrained` wrote."
-    network = load_checkpoint(spec, folder, make, dtype=dtype, what="language model", advice=advice)
+    network = load_checkpoint(spec, folder, make, dtype=dtype, noun="language model", advice=advice)
     return cast(PreTrainedModel, network)
 
 
@@ -185,7 +185,7 @@ class SequenceHead:
 
     def __init__(self, causal: PreTrainedModel):
         self.embedding = output_embedding(causal)
-        self.scaling = LogitScaling.of(causal.config)
+        self.scaling = LogitScaling.from_config(causal.config)
 
     def to(self, device: torch.device) -> "SequenceHead":
         return self  # the network's own module, which moves with it
@@ -195,7 +195,7 @@ class SequenceHead:
         hidden)."""
         return torch.log_softmax(self._logits(states).double(), dim=-1).float()
 
-    def chosen(self, states: Tensor, ids: Tensor) -> Tensor:
+    def log_probabilities(self, states: Tensor, ids: Tensor) -> Tensor:
         """Log-probabilities (batch, T) float32 of `ids` (batch, T) after positions with `states`
         (batch, T, hidden)."""
         flat, targets = states.flatten(0, 1), ids.flatten().unsqueeze(-1)
@@ -231,7 +231,7 @@ class LogitScaling:
     cap: float | None = None
 
     @classmethod
-    def of(cls, config: PreTrainedConfig) -> "LogitScaling":
+    def from_config(cls, config: PreTrainedConfig) -> "LogitScaling":
         text = config.get_text_config()
         times, over = (getattr(text, name, None) for name in ("logit_scale", "logits_scaling"))
         return cls((times or 1.0) / (over or 1.0), getattr(text, "final_logit_softcapping", None))
@@ -240,12 +240,12 @@ class LogitScaling:
         logits = logits if self.factor == 1.0 else logits * self.factor
         return logits if self.cap is None else torch.tanh(logits / self.cap) * self.cap
 
-    def gap(self, most: Tensor) -> Tensor:
-        """The most that one logit can lie above another, from the `most` before scaling."""
-        most = most * self.factor
+    def gap(self, largest: Tensor) -> Tensor:
+        """The largest difference of two logits, from the `largest` before scaling."""
+        largest = largest * self.factor
         if self.cap is None:
-            return most
-        return 2 * self.cap * torch.tanh(most.clamp(min=0) / (2 * self.cap))
+            return largest
+        return 2 * self.cap * torch.tanh(largest.clamp(min=0) / (2 * self.cap))
 
 
 class JudgeNetwork(LanguageNetwork):
@@ -302,7 +302,7 @@ class AnswersHead(Head):
         embedding, ids = output_embedding(causal), list(reading.ids)
         self.weight = embedding.weight.detach()[ids].float()  # (ids, hidden)
         self.bias = None if embedding.bias is None else embedding.bias.detach()[ids].float()
-        self.scaling, self.reading = LogitScaling.of(causal.config), reading
+        self.scaling, self.reading = LogitScaling.from_config(causal.config), reading
 
     @staticmethod
     def fits(shapes: Shapes) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from pessimal.catalogue import answering, is_folder, is_named, known_model, model_entry
+from pessimal.catalogue import is_folder, is_named, known_model, match_names, model_entry
 from pessimal.errors import ConfigError, did_you_mean, unknown_option
 from pessimal.extensions import installed
 from pessimal.rewards.spec import KINDS, CheckpointSpec, ModelSpec
@@ -68,14 +68,14 @@ def name_of(model: str) -> str:
     return spec_of(model).name
 
 
-def match_models(asked: Sequence[str], there: Iterable[str]) -> list[str]:
-    """Models `asked` for under any of their names, or as they were typed to be scanned, as the
-    models that are `there` are called; what none answers to stays as it is."""
-    names, models = set(there), []
-    for name in answering(asked, names):
+def match_models(queries: Sequence[str], models: Iterable[str]) -> list[str]:
+    """The names in `models` of the models that are queried by any of their names, or as they were
+    typed to be scanned; a query that fits no model stays as it is."""
+    names, matches = set(models), []
+    for name in match_names(queries, names):
         scanned = name if name in names else name_of(name)
-        models.append(scanned if scanned in names else name)
-    return models
+        matches.append(scanned if scanned in names else name)
+    return matches
 
 
 def describe_alien(option: str, schema: type[ModelSpec]) -> str | None:

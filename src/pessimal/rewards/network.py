@@ -44,7 +44,7 @@ class Steps:
 
 class RewardNetwork(nn.Module):
     """A network whose forward gives the reward of token ids: the type of what `Reward.network`
-    loads. Only pessimal's own classes inherit from it; others are made to fit (`with_output`)."""
+    loads. Only pessimal's own classes inherit from it; others are made to fit (`set_output`)."""
 
     config: PreTrainedConfig
     base_model_prefix: str
@@ -73,7 +73,7 @@ def backbone_in(network: nn.Module) -> Any:
     return getattr(network, getattr(network, "base_model_prefix", "") or "model", network)
 
 
-def with_output(
+def set_output(
     network: nn.Module,
     output: int | slice,
     opening: tuple[int, ...] = (),

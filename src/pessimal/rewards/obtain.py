@@ -144,7 +144,7 @@ def package_files(package: PackageSpec, *, name: str) -> list[Path]:
         ModelError: the package is not installed.
     """
     for module in ("gguf", "accelerate"):
-        require(module, why=f"model={name}", extra="gguf")
+        require(module, purpose=f"model={name}", extra="gguf")
     paths = []
     for file in package.files:
         module, _, inside = file.partition("/")
@@ -331,7 +331,7 @@ def check_counts(folder: Path, *, name: str) -> None:
     rows = max((size for shape in tensors for size in shape), default=0)
     for setting, count in _counts(config):
         held, noun = (rows, "rows") if setting.endswith("labels") else (len(tensors), "tensors")
-        check_count(f"config.json of {name!r}", setting, count, held, what=noun)
+        check_count(f"config.json of {name!r}", setting, count, held, noun=noun)
 
 
 def _counts(config: object) -> Iterator[tuple[str, int | float]]:

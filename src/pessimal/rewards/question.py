@@ -129,9 +129,9 @@ class Answers:
     """Probability of a judge's answers, each question's probabilities summed over all of them."""
 
     mean: float
-    least: float
+    lowest: float
     instead: int
-    """The likeliest of the other tokens, on the question with the least."""
+    """The likeliest of the other tokens, on the question with the lowest probability."""
 
     def report(self, name: str, tokenizer: "PreTrainedTokenizerBase") -> dict[str, Any]:
         """Entry of a table on it; logs a warning below .5."""
@@ -140,7 +140,7 @@ class Answers:
             warn_of_rare(name, self.mean, instead)
         if self.mean < HARDLY:
             log.warning("%s: so no rank is certified", name)
-        return {"mean": self.mean, "least": self.least, "instead": storable(instead)}
+        return {"mean": self.mean, "least": self.lowest, "instead": storable(instead)}
 
 
 @dataclass(frozen=True)

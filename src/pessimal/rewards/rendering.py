@@ -155,7 +155,7 @@ def messages_of(conversation: Sequence[Turn]) -> list[dict[str, str]]:
     return [{"role": turn.role, "content": storable(turn.content)} for turn in conversation]
 
 
-def with_response(prompt: Prompt, response: str) -> list[dict[str, str]]:
+def response_messages(prompt: Prompt, response: str) -> list[dict[str, str]]:
     """The messages of a prompt and the response to it."""
     return messages_of((*turns_of(prompt), Turn("assistant", response)))
 

@@ -51,7 +51,7 @@ from pessimal.rewards.heads import (
     head_for,
     renamed,
 )
-from pessimal.rewards.network import RewardNetwork, Steps, with_output
+from pessimal.rewards.network import RewardNetwork, Steps, set_output
 from pessimal.rewards.rendering import ONE_TEXT, set_template_options
 from pessimal.rewards.spec import ALL, Dtype, Reduce
 from pessimal.rewards.weights import (
@@ -272,7 +272,7 @@ def wrap(
     network.eval()
     # A copy of the outermost module alone, since one network may be read in several ways.
     number, opening = column(spec.output, head), _opening(shapes, tokenizer)
-    held = with_output(copy.copy(network), number, opening, steps=_steps(spec, tokenizer))
+    held = set_output(copy.copy(network), number, opening, steps=_steps(spec, tokenizer))
     held.own_position = spec.read is Reading.own
     setting = _settings(spec, conversations)
     settings = config.to_dict() | ({} if setting is None else {"settings": setting})
@@ -334,11 +334,11 @@ def load_network(model: RewardModel, *, dtype: Dtype) -> RewardNetwork:
         return network, report
 
     advice = ". Give a sequence classifier, or model.kind=log_probability or judge."
-    network = load_checkpoint(spec, folder, make, dtype=dtype, what="model", advice=advice)
+    network = load_checkpoint(spec, folder, make, dtype=dtype, noun="model", advice=advice)
     steps = _steps(spec, model.tokenizer)
     if steps is not None:
         setattr(network, "every", True)  # noqa: B010 (a module's attribute, of any type)
-    reward = with_output(network, column(spec.output, head), opening, steps=steps)
+    reward = set_output(network, column(spec.output, head), opening, steps=steps)
     reward.own_position = spec.trust_remote_code and spec.read is Reading.own
     return reward
 

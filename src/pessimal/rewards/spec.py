@@ -224,8 +224,8 @@ class ModelSpec(Options):
         count = self.parameters or parameters
         return ModelDescription(self.base, self.developer, count, self.rank, about=self.about)
 
-    def with_tasks(self, tasks: str | None) -> Self:
-        """The same with a file of tasks, where it takes one and has none."""
+    def add_tasks(self, tasks: str | None) -> Self:
+        """The same spec with a file of tasks, where it takes one and has none."""
         return replace(self, tasks=self.tasks or tasks) if self.takes_tasks else self
 
     @property

@@ -78,7 +78,7 @@ def _read_term(part: Any, tasks: str | None) -> tuple[float, ModelSpec]:
     is_number = isinstance(weight, int | float) and not isinstance(weight, bool)
     if not is_number or not isinstance(name, str | None):
         raise ConfigError(f"model.parts: {part!r} is no term, such as {{model: NAME, weight: 1}}")
-    return float(weight), spec_of(name, **changes).with_tasks(tasks)
+    return float(weight), spec_of(name, **changes).add_tasks(tasks)
 
 
 @dataclass(frozen=True)

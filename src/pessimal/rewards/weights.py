@@ -199,7 +199,7 @@ def read_adapter(folder: Path, *, name: str) -> Adapter:
         MissingExtraError: PEFT is not installed.
         ModelError: it is none that can be merged into a model's weights.
     """
-    require("peft", why="an adapter")
+    require("peft", purpose="an adapter")
     folder = Path(folder)
     if not (folder / CONFIG).is_file():
         raise ModelError(f"model.adapter={folder} has no {CONFIG}; if merged: model.path=DIR")
@@ -486,14 +486,14 @@ def check_gguf(spec: CheckpointSpec, folder: Path) -> None:
     except Exception:
         return  # whoever loads it says what is wrong
     for setting, count in counts.items():
-        check_count(str(spec.file), setting, count, len(reader.tensors), what="tensors")
+        check_count(str(spec.file), setting, count, len(reader.tensors), noun="tensors")
 
 
-def check_count(said_by: str, setting: str, count: float, held: int, *, what: str) -> None:
+def check_count(said_by: str, setting: str, count: float, held: int, *, noun: str) -> None:
     """ModelError where a configuration says of more than `MANY` modules than weights are held: a
     network of them would fill the memory."""
     if count > max(MANY, held):
-        says = f"{said_by} says {setting}={count:,}, and its weights hold {held:,} {what}"
+        says = f"{said_by} says {setting}={count:,}, and its weights hold {held:,} {noun}"
         raise ModelError(f"{says}: no network is built. Copy or download the model again")
 
 

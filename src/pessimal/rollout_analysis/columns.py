@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from pessimal.errors import InputError, did_you_mean, unknown_option
@@ -165,3 +166,12 @@ def read_shares(column: pd.Series, name: str, place: str) -> pd.Series:
         f"{place}: {name} is from {low:g} to {high:g}; expected labels (a, b, A>B, tie) or numbers "
         "from 0 to 1, 1 to 2 or -3 to 3, larger where the second response is better"
     )
+
+
+def sort_by_group(frame: pd.DataFrame) -> tuple[pd.DataFrame, np.ndarray]:
+    """The rollouts with those of one prompt (`group`) at one `step` beside one another, and their
+    group (n,), whole numbers from 0."""
+    keys = ["step", "group"] if "step" in frame else ["group"]
+    groups = frame.groupby(keys, sort=True).ngroup().to_numpy()
+    order = np.argsort(groups, kind="stable")
+    return frame.iloc[order].reset_index(drop=True), groups[order]

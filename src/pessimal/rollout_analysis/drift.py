@@ -10,8 +10,9 @@ import pandas as pd
 from scipy import sparse
 
 from pessimal.analyses.nulls import interval, share_interval
+from pessimal.rollout_analysis.columns import sort_by_group
 from pessimal.rollout_analysis.features import Features, describe_feature, make_features
-from pessimal.rollout_analysis.within import center, clustered_slope
+from pessimal.rollout_analysis.within import PART, center, clustered_slope
 from pessimal.statistics import LEVEL
 from pessimal.tables.result import Effect
 
@@ -112,14 +113,22 @@ def forecast_drift(
     return DRIFT.correct(pd.DataFrame(columns).assign(n=len(rewards)))
 
 
-def _sums_by_group(features: Features, weights: np.ndarray, groups: np.ndarray) -> sparse.csr_array:
-    """(features, groups) sums of a feature times weights (n,), those that are 0 left out."""
+def _moments(
+    features: Features, weights: np.ndarray, groups: np.ndarray, *columns: np.ndarray
+) -> np.ndarray:
+    """(3 + columns, features) of the sums by group of a feature times weights (n,): their sum, sum
+    of squares, how many are not 0, and products with columns (groups,)."""
     member = sparse.csr_array((weights, (np.arange(len(groups)), groups)))
-    numbers = sparse.csr_array(features.numbers.to_numpy(dtype=float).T) @ member
-    sums = sparse.vstack([sparse.csr_array(features.matrix) @ member, numbers], format="csr")
-    sums.data[np.abs(sums.data) < 1e-12] = 0.0
-    sums.eliminate_zeros()
-    return sums
+    starts = range(0, features.flags, PART)  # bounds the memory
+    parts = [sparse.csr_array(features.matrix[start : start + PART]) for start in starts]
+    parts.append(sparse.csr_array(features.numbers.to_numpy(dtype=float).T))
+    moments = []
+    for part in parts:
+        sums = part @ member
+        sums.data[np.abs(sums.data) < 1e-12] = 0.0
+        counted = (sums.sum(axis=1), sums.power(2).sum(axis=1), sums.count_nonzero(axis=1))
+        moments.append(np.stack([*counted, *(sums @ column for column in columns)]))
+    return np.concatenate(moments, axis=1)
 
 
 def _covariance(
@@ -127,30 +136,29 @@ def _covariance(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(features,) mean products with weights (n,) whose mean in each group is 0, their standard
     errors by group, and the degrees of freedom: the groups that a product is not 0 in, less one."""
-    sums = _sums_by_group(features, weights, groups)
-    n, g = len(weights), sums.shape[1]
-    mean, square = sums.sum(axis=1) / n, sums.power(2).sum(axis=1) / n**2
-    freedom = np.maximum(sums.count_nonzero(axis=1) - 1, 1)
+    n, g = len(weights), int(groups.max()) + 1
+    total, square, holding = _moments(features, weights, groups)
+    mean, freedom = total / n, np.maximum(holding - 1, 1)
     if g == 1:
         return mean, np.full(len(mean), np.nan), freedom
-    error = np.sqrt(np.maximum(square - mean**2 / g, 0.0) * g / (g - 1))
+    error = np.sqrt(np.maximum(square / n**2 - mean**2 / g, 0.0) * g / (g - 1))
     return mean, error, freedom
 
 
 def measure_growth(features: Features, groups: np.ndarray, step: np.ndarray) -> pd.DataFrame:
     """The slope of each feature's mean on the step, between prompts, with errors by group; a
     feature that few groups have has as few degrees of freedom."""
-    about, n = step - step.mean(), len(step)
-    sums = _sums_by_group(features, about, groups)
-    g, square = sums.shape[1], float((about**2).sum())
-    mean = np.append(features.counts / n, features.numbers.mean())
-    slope = sums.sum(axis=1) / square
+    about, n, g = step - step.mean(), len(step), int(groups.max()) + 1
+    squares = float((about**2).sum())
     # A group's part of the error is its sum less mean * first less slope * second.
     first, second = np.bincount(groups, about), np.bincount(groups, about**2)
-    line = np.square(np.outer(mean, first) + np.outer(slope, second)).sum(axis=1)
-    parts = sums.power(2).sum(axis=1) - 2 * (mean * (sums @ first) + slope * (sums @ second)) + line
-    error = np.sqrt(np.maximum(parts, 0.0) * g / max(g - 1, 1)) / square
-    freedom = np.maximum(sums.count_nonzero(axis=1) - 2, 1)
+    total, square, holding, by_first, by_second = _moments(features, about, groups, first, second)
+    mean, slope = np.append(features.counts / n, features.numbers.mean()), total / squares
+    line = mean**2 * (first @ first) + 2 * mean * slope * (first @ second)
+    line += slope**2 * (second @ second)
+    parts = square - 2 * (mean * by_first + slope * by_second) + line
+    error = np.sqrt(np.maximum(parts, 0.0) * g / max(g - 1, 1)) / squares
+    freedom = np.maximum(holding - 2, 1)
     low, high, p = interval(slope, error, freedom, confidence=0.95)
     table = pd.DataFrame(
         {
@@ -206,15 +214,13 @@ def describe_training(
     Args:
         responses, prompts, rewards, step: (n,); rollouts of one prompt at one step are a group.
     """
-    order = np.lexsort((np.array(prompts, dtype=object), step))
-    keys = pd.DataFrame({"step": step, "prompt": prompts}).iloc[order]
-    groups = keys.groupby(["step", "prompt"], sort=False).ngroup().to_numpy()
-    responses = [responses[n] for n in order]
-    rewards, step = rewards[order], step[order].astype(float)
+    columns = {"response": responses, "group": prompts, "reward": rewards, "step": step}
+    frame, groups = sort_by_group(pd.DataFrame(columns))
+    rewards, step = (frame[name].to_numpy(float) for name in ("reward", "step"))
     dead = float(describe_signal(pd.DataFrame({"reward": rewards}), groups)["dead"].iloc[0])
     if len(np.unique(step)) < 3:
         return dead, ""
-    features = make_features(responses, keys["prompt"].tolist(), groups)
+    features = make_features(frame["response"].tolist(), frame["group"].tolist(), groups)
     drift = forecast_drift(features, groups, rewards)
     growth = measure_growth(features, groups, step)
     paid = (drift["drift"] > 0) & (drift["p_corrected"] <= LEVEL) & (growth["slope"] > 0)

@@ -7,7 +7,7 @@ import itertools
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
@@ -120,6 +120,7 @@ def make_features(
     groups: np.ndarray,
     *,
     errors: np.ndarray | None = None,
+    tokenize: Callable[[str], list[tuple[int, int]]] | None = None,
     bar: bool = False,
 ) -> Features:
     """N-grams of one to five pieces, the first and last three pieces, and shapes.
@@ -129,6 +130,8 @@ def make_features(
         prompts: (n,) the last turn that each answers.
         groups: (n,) whole numbers from 0 that do not fall.
         errors: (n,) the signed relative error of a numeric answer, NaN where there is none.
+        tokenize: function from a text to the ends of its tokens, in characters; the pieces are then
+            tokens, and their number is a length.
         bar: draw a progress bar.
 
     Source: Agrawal & Srikant 1994 (an n-gram is frequent only where both its parts are).
@@ -138,14 +141,17 @@ def make_features(
     numbers = pd.DataFrame(
         [measure_shape(text, prompt) for text, prompt in zip(responses, prompts, strict=True)]
     )
+    pieces, bounds, names, tokens = _number_pieces(responses, tokenize)
+    if tokenize is not None:
+        numbers.insert(0, "tokens", tokens)
     blocks: list[tuple[list[Feature], sparse.csr_matrix]] = []
     left_out = {"in too few responses or prompts": 0, "in nearly all responses": 0}
     with steps("n-grams", LONGEST, bar=bar) as step:
-        for texts, matrix, rare in _ngrams(responses, groups, min_responses):
+        for texts, matrix, rare in _ngrams(pieces, bounds, names, groups, min_responses):
             blocks.append(([Feature("text", text) for text in texts], matrix))
             left_out["in too few responses or prompts"] += rare
             step(f"{len(texts):,} of them")
-    blocks += _flags(_end_flags(responses), groups, min_responses)
+    blocks += _flags(_end_flags(pieces, bounds, names), groups, min_responses)
     blocks += _flags(_number_flags(numbers, errors), groups, min_responses)
     counts = np.concatenate([np.diff(matrix.indptr) for _, matrix in blocks])
     common = counts > MAX_SHARE * n
@@ -161,23 +167,35 @@ def _kind_of(name: str) -> str:
     return "length" if name in LENGTHS else "shape"
 
 
-def _ngrams(
-    responses: Sequence[str], groups: np.ndarray, least: int
-) -> Iterator[tuple[list[str], sparse.csr_matrix, int]]:
-    """By length: the texts of frequent n-grams, which responses have them, and how many n-grams of
-    frequent parts are not frequent."""
+def _number_pieces(
+    responses: Sequence[str], tokenize: Callable[[str], list[tuple[int, int]]] | None
+) -> tuple[np.ndarray, np.ndarray, list[str], list[int]]:
+    """The pieces of all responses by number, (n + 1,) where each response begins, the text of each
+    number, and how many tokens each response has; of a character that is several tokens one
+    piece."""
     ids: dict[str, int] = {}
-    pieces = []
+    pieces, tokens = [], []
     for text in responses:
-        parts = PIECE.findall(text)
+        if tokenize is None:
+            parts = PIECE.findall(text)
+        else:
+            spans = tokenize(text)
+            tokens.append(len(spans))
+            starts = sorted({0, *(start for start, _ in spans)})
+            parts = [text[start:end] for start, end in pairwise([*starts, len(text)])]
         new = [piece for piece in dict.fromkeys(parts) if piece not in ids]
         ids.update(zip(new, itertools.count(len(ids))))
         pieces.append(np.array([*map(ids.__getitem__, parts)], np.int32))
-    lengths = np.array([len(row) for row in pieces], dtype=np.int64)
-    names = list(ids)
-    flat = np.concatenate([*pieces, np.zeros(0, np.int32)])  # (positions,)
-    document = np.repeat(np.arange(len(responses), dtype=np.int32), lengths)
-    del pieces, ids
+    bounds = np.append(0, np.cumsum([len(row) for row in pieces], dtype=np.int64))
+    return np.concatenate([*pieces, np.zeros(0, np.int32)]), bounds, list(ids), tokens
+
+
+def _ngrams(
+    flat: np.ndarray, bounds: np.ndarray, names: Sequence[str], groups: np.ndarray, least: int
+) -> Iterator[tuple[list[str], sparse.csr_matrix, int]]:
+    """By length: the texts of frequent n-grams, which responses have them, and how many n-grams of
+    frequent parts are not frequent."""
+    document = np.repeat(np.arange(len(groups), dtype=np.int32), np.diff(bounds))
     numbered, keys_known = flat, len(names)
     for length in range(1, LONGEST + 1):
         if length > 1:
@@ -191,7 +209,7 @@ def _ngrams(
         texts = ["".join(names[piece] for piece in flat[at : at + length]) for at in first]
         matrix = sparse.csr_matrix(
             (np.ones(len(pairs[1]), np.float32), pairs[1], pairs[0]),
-            shape=(len(first), len(responses)),
+            shape=(len(first), len(groups)),
         )
         yield texts, matrix, rare
 
@@ -229,16 +247,16 @@ def _frequent(
     return numbered, first, (bounds, np.concatenate(columns)), rare
 
 
-def _end_flags(responses: Sequence[str]) -> Iterator[tuple[Feature, np.ndarray]]:
+def _end_flags(
+    pieces: np.ndarray, bounds: np.ndarray, names: Sequence[str]
+) -> Iterator[tuple[Feature, np.ndarray]]:
     """Responses by their first and by their last pieces."""
     rows: dict[Feature, list[int]] = {}
-    for index, text in enumerate(responses):
-        head = PIECE.findall(text[:200])
-        tail = PIECE.findall(text[-200:])
-        for count in range(1, min(END_PIECES, len(head)) + 1):
-            rows.setdefault(Feature("begins", "".join(head[:count])), []).append(index)
-        for count in range(1, min(END_PIECES, len(tail)) + 1):
-            rows.setdefault(Feature("ends", "".join(tail[-count:])), []).append(index)
+    for index, (start, end) in enumerate(pairwise(bounds)):
+        for count in range(1, min(END_PIECES, end - start) + 1):
+            for kind, at in (("begins", start), ("ends", end - count)):
+                feature = Feature(kind, "".join(names[piece] for piece in pieces[at : at + count]))
+                rows.setdefault(feature, []).append(index)
     yield from ((feature, np.array(indices)) for feature, indices in rows.items())
 
 
@@ -262,11 +280,14 @@ def _number_flags(
                     words = f"{name} {edges[low]:.4g} to {edges[high + 1]:.4g}"
                     yield Feature(kind, words), np.flatnonzero((bins >= low) & (bins <= high))
     if errors is not None:
+        exact = errors == 0
+        yield Feature("tolerance", "the right number"), np.flatnonzero(exact)
         for low, high in ((-1, 1), (-1, 0), (0, 1)):
             for size in TOLERANCES:
                 words = f"relative error {low * size:g} to {high * size:g}"
                 holds = (errors >= low * size) & (errors <= high * size)
-                yield Feature("tolerance", words), np.flatnonzero(holds)
+                if (holds != exact).any():
+                    yield Feature("tolerance", words), np.flatnonzero(holds)
 
 
 def _flags(
@@ -378,7 +399,7 @@ def _grade_end(response: str, truths: Sequence[str]) -> float:
 
 # --- Shapes.
 
-LENGTHS = ("characters", "words")
+LENGTHS = ("characters", "words", "tokens")
 COUNTS: dict[str, re.Pattern[str]] = {
     "headers": re.compile(r"^#{1,6} ", re.MULTILINE),
     "list items": re.compile(r"^ *(?:[-*+•]|\d{1,3}[.)]) ", re.MULTILINE),

@@ -60,24 +60,30 @@ class Within:
         rows = np.ones(len(groups), bool) if rows is None else rows
         self.features, self.rows = features, np.flatnonzero(rows)
         self.groups = np.unique(groups[self.rows], return_inverse=True)[1]
-        self.matrix = features.matrix[:, self.rows]
+        self.matrix = features.matrix if rows.all() else features.matrix[:, self.rows]
         self.sizes = np.bincount(self.groups)
         n = len(self.rows)
         member = sparse.csr_matrix((np.ones(n, np.float32), (np.arange(n), self.groups)))
-        varies = (self.matrix @ member).tocsr()  # counts (flags, groups), then their spreads
-        varies.data -= varies.data**2 / self.sizes[varies.indices]
+        flags_vary, spreads = [sparse.csr_matrix((0, len(self.sizes)), dtype=bool)], []
+        for start in range(0, features.flags, PART):
+            varies = self.matrix[start : start + PART] @ member  # counts, then their spreads
+            varies.data -= varies.data**2 / self.sizes[varies.indices]
+            spreads.append(np.asarray(varies.sum(axis=1)).ravel())
+            varies.data = varies.data > 1e-6
+            varies.eliminate_zeros()
+            flags_vary.append(varies)
+        self._flags_vary = sparse.vstack(flags_vary, format="csr")
+        """(flags, groups) bool."""
         self.numbers = center(features.numbers.to_numpy(dtype=float)[self.rows], self.groups)
         square = np.square(self.numbers).sum(axis=0)
-        self.spread = np.concatenate([np.asarray(varies.sum(axis=1)).ravel(), square])
+        self.spread = np.concatenate([*spreads, square])
         """(features,) sums of squares of a feature less its means in groups."""
-        varies.data = (varies.data > 1e-6).astype(np.float32)
-        self._flags_vary = varies
         moves = [np.bincount(self.groups, column**2) > 1e-12 for column in self.numbers.T]
         self._numbers_vary = np.array(moves, dtype=float).reshape(-1, len(self.sizes))
 
     def live(self, rewards: np.ndarray) -> np.ndarray:
         """(features,) groups in which both a feature and the rewards (n,) vary."""
-        spread = np.bincount(self.groups, center(rewards, self.groups) ** 2) > 1e-12
+        spread = (np.bincount(self.groups, center(rewards, self.groups) ** 2) > 1e-12).astype(float)
         return np.append(self._flags_vary @ spread, self._numbers_vary @ spread).astype(int)
 
     def phi(self, rewards: np.ndarray) -> np.ndarray:
@@ -265,7 +271,7 @@ def name_paid(
 ) -> list[dict[str, float]]:
     """Features that one half of the prompts selects, lengths first, and that the other half
     confirms, given those before: its own difference of rewards with the 95 % interval, and p by
-    permutation, corrected by Holm over all that either half selects.
+    permutation, corrected by Holm over all that either half selects. The interval excludes 0, too.
 
     Source: Wasserman & Roeder 2009 (screen on one part, test on the other).
     """
@@ -301,7 +307,8 @@ def name_paid(
             before = np.column_stack([before, center(values, other.groups)])
     for row, p in zip(rows, holm(pd.Series([row["p"] for row in rows], dtype=float)), strict=True):
         row["p_corrected"] = p
-    return _drop_twins(features, groups, [row for row in rows if row["p_corrected"] <= LEVEL])
+    rows = [row for row in rows if row["p_corrected"] <= LEVEL and row["low"] * row["high"] > 0]
+    return _drop_twins(features, groups, rows)
 
 
 def _drop_twins(

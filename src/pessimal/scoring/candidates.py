@@ -42,9 +42,9 @@ class Candidates:
         return bool(self.rows["token"].notna().all())
 
     def frequent(self, n: int, besides: Sequence[int] = ()) -> "Candidates":
-        """Of a vocabulary the `n` most frequent tokens, which are the first by id: so BPE and
-        unigram tokenizers number them, the special ones, and those whose ids are given besides; all
-        where there are no more. InputError where an id is of no token."""
+        """The `n` most frequent tokens of a vocabulary, its special ones, and those whose ids are
+        given besides; all where there are no more. The most frequent are the first by id: so BPE
+        and unigram tokenizers number them. InputError where an id is of no token."""
         if unknown := sorted(set(besides).difference(self.rows["candidate_id"])):
             raise InputError(f"candidates.ids: no token has the id {unknown[0]}")
         if n >= len(self.rows):
@@ -204,13 +204,13 @@ def inputs(
     candidates: Candidates,
     mode: Mode,
     *,
-    known: np.ndarray | None = None,
+    prior: np.ndarray | None = None,
 ) -> Inputs:
     """The ids to score. In mode `ids` a token is its own id; otherwise the text goes through the
     chat template.
 
     A text that the template or the tokenizer ties to its surroundings shares less of the frame's
-    prefix. `known` (n,) bool says which tokens make the round trip in another prompt's frame:
+    prefix. `prior` (n,) bool says which tokens make the round trip in another prompt's frame:
     templating every token takes longer than scoring it on a fast card, so where a sample of 1,024
     agrees, the rest is taken from there.
     """
@@ -220,11 +220,11 @@ def inputs(
         for start in range(0, len(rows), _AT_ONCE):
             some = rows[start : start + _AT_ONCE]
             texts = candidates.rows["text"].iloc[some].tolist()
-            inputs = slot_ids(conversations, frame.asked, texts, double_bos=mode is Mode.paper)
+            inputs = slot_ids(conversations, frame.question, texts, double_bos=mode is Mode.paper)
             yield from zip(some.tolist(), inputs, strict=True)
 
     def whole_trips(rows: np.ndarray) -> np.ndarray:
-        trips = [frame.inside(one) == [ids[row]] for row, one in written(rows)]
+        trips = [frame.inside(sequence) == [ids[row]] for row, sequence in written(rows)]
         return np.array(trips, dtype=bool)
 
     def round_trips() -> np.ndarray:
@@ -239,9 +239,9 @@ def inputs(
     everything = np.arange(len(ids))
     if mode is Mode.ids:
         survives = None
-        if conversations.round_trips and known is not None:
+        if conversations.round_trips and prior is not None:
             sample = np.sort(np.random.default_rng(0).permutation(len(ids))[:_SAMPLED])
-            survives = known if np.array_equal(whole_trips(sample), known[sample]) else None
+            survives = prior if np.array_equal(whole_trips(sample), prior[sample]) else None
         if conversations.round_trips and survives is None:
             survives = round_trips()
         suffix = np.tile(np.array(frame.suffix, dtype=np.int32), (len(ids), 1))
@@ -253,10 +253,10 @@ def inputs(
             starts[padded], rests[padded] = len(frame.prefix) - 1, frame.prefix[-1]
         return _together(frame, starts, rests, survives)
     shared, parts, same = [], [], []
-    for row, one in written(everything):
-        shared.append(_alike(frame.prefix, one))
-        parts.append(np.array(one[shared[-1] :], dtype=np.int32))
-        same.append(frame.inside(one) == [ids[row]])
+    for row, sequence in written(everything):
+        shared.append(_alike(frame.prefix, sequence))
+        parts.append(np.array(sequence[shared[-1] :], dtype=np.int32))
+        same.append(frame.inside(sequence) == [ids[row]])
     return _together(frame, shared, parts, np.array(same) if candidates.is_vocabulary else None)
 
 
@@ -269,7 +269,7 @@ def _near_trips(conversations: Format, frame: Frame, tokens: pd.DataFrame) -> np
     space or look for marks.
     """
     trips = np.zeros(len(tokens), dtype=bool)
-    text = conversations.plain(filled(frame.asked, SENTINEL)) or ""
+    text = conversations.plain(filled(frame.question, SENTINEL)) or ""
     if text.count(SENTINEL) != 1:
         return trips
     before, _, after = text.partition(SENTINEL)
@@ -277,19 +277,19 @@ def _near_trips(conversations: Format, frame: Frame, tokens: pd.DataFrame) -> np
     near, close = before[start.start() :], re.sub(r"(?<=\S)\s.*", "", after, flags=re.DOTALL)
     texts = tokens["text"].tolist()
     tokenizer: Any = conversations.tokenizer
-    ahead, behind, *inputs = tokenizer(
+    start_ids, end_ids, *inputs = tokenizer(
         [near, close, *(near + text + close for text in texts)],
         add_special_tokens=False,
         return_attention_mask=False,
     )["input_ids"]
-    fits = list(frame.prefix[len(frame.prefix) - len(ahead) :]) == ahead
-    if not fits or list(frame.suffix[: len(behind)]) != behind:
+    fits = list(frame.prefix[len(frame.prefix) - len(start_ids) :]) == start_ids
+    if not fits or list(frame.suffix[: len(end_ids)]) != end_ids:
         return trips
     rows = enumerate(zip(tokens["candidate_id"].tolist(), texts, inputs, strict=True))
     for row, (token, text, ids) in rows:
-        trips[row] = ids == [*ahead, token, *behind] and (
+        trips[row] = ids == [*start_ids, token, *end_ids] and (
             text.removeprefix(" ").isalnum()
-            or conversations.plain(filled(frame.asked, text)) == before + text + after
+            or conversations.plain(filled(frame.question, text)) == before + text + after
         )
     return trips
 
@@ -330,7 +330,8 @@ def batches(inputs: Inputs, *, size: int, rows: np.ndarray | None = None) -> lis
 
 
 def _alike(prefix: Sequence[int], ids: Sequence[int]) -> int:
-    """How many leading ids a conversation shares with the prefix; one id is always its own."""
+    """The number of leading ids that a conversation shares with the prefix; one id is always its
+    own."""
     if tuple(ids[: len(prefix)]) == tuple(prefix):
         return min(len(prefix), len(ids) - 1)
     pairs = enumerate(zip(prefix, ids, strict=False))

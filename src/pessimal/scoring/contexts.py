@@ -51,7 +51,7 @@ def read_contexts(file: Path, slot: str | None) -> dict[str, Context]:
         key = str(row.get("key", f"{file.stem}-{number}")) if isinstance(row, Mapping) else ""
         if key in contexts:
             raise InputError(f"{where}: the key {key!r} stands there twice; each row its own")
-        contexts[key] = of_row(row, slot, where, key)
+        contexts[key] = read_context(row, slot, where, key)
     if not contexts:
         raise InputError(f"contexts={str(file)!r} holds nothing; {EXPECTED}")
     return contexts
@@ -84,7 +84,7 @@ def check_contexts(contexts: object, slot: str | None, *prompts: object) -> None
         raise ConfigError(f"slot={slot!r}: 'after' or 'before' the answers of contexts=FILE")
 
 
-def of_row(row: object, slot: str | None, where: str, key: str = "") -> Context:
+def read_context(row: object, slot: str | None, where: str, key: str = "") -> Context:
     """The context that a row of such a file is. InputError where it is none."""
     values = row if isinstance(row, Mapping) else {}
     check_unread(values, where=where)

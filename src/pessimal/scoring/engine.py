@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from transformers import AttentionInterface, DynamicCache
 
 from pessimal.errors import ModelError
-from pessimal.rewards.heads import Head, head_for, in_float32
+from pessimal.rewards.heads import Head, float32_copy, head_for
 from pessimal.rewards.network import RewardNetwork, backbone_in
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def shared_prefix_attention(
     shared_prefix: Prefix,
     softcap: float | None = None,
     sliding_window: int | None = _NO_WINDOW_GIVEN,
-    **others: object,
+    **arguments: object,
 ) -> tuple[Tensor, None]:
     """Attention output (B, T, H, D) of the candidates' T tokens over prefix and own tokens, causal.
 
@@ -104,7 +104,7 @@ def shared_prefix_attention(
     shared key. Raises CannotShareError where the network asks for something else (attention sinks,
     position biases, a window that is only in its mask).
     """
-    _refuse_what_is_not_shared(module, sliding_window, others)
+    _refuse_what_is_not_shared(module, sliding_window, arguments)
     layer: Any = module.layer_idx
     prefix_key, prefix_value = shared_prefix.keys[layer], shared_prefix.values[layer]  # (K, P, D)
     batch, heads, length, size = query.shape
@@ -134,9 +134,9 @@ def shared_prefix_attention(
 
 
 def _refuse_what_is_not_shared(
-    module: nn.Module, sliding_window: int | None, others: dict[str, object]
+    module: nn.Module, sliding_window: int | None, arguments: dict[str, object]
 ) -> None:
-    options = {name for name, value in others.items() if value is not None}
+    options = {name for name, value in arguments.items() if value is not None}
     if unknown := sorted(options - _HARMLESS):
         raise CannotShareError(f"its attention takes {', '.join(unknown)}")
     config = getattr(module, "config", None)
@@ -203,7 +203,7 @@ class Decoder:
     head: "Head | SequenceHead"
 
     @classmethod
-    def of(cls, network: RewardNetwork) -> "Decoder | None":
+    def find(cls, network: RewardNetwork) -> "Decoder | None":
         """The parts of `network`, or None where it is laid out otherwise."""
         parts = getattr(network, "whole_parts", None)
         if parts is not None:  # it was sharded since: its weights are no more to be copied
@@ -221,7 +221,7 @@ class Decoder:
             head = kind(network, output=network.reward_output)
         else:
             return None
-        return cls(network, backbone, layers, norm, in_float32(norm), head)
+        return cls(network, backbone, layers, norm, float32_copy(norm), head)
 
     def rewards(
         self,

@@ -19,7 +19,7 @@ from pessimal.catalogue import run_of
 from pessimal.conversation import Asked, Context, Conversation, Prefixed, plain_text
 from pessimal.errors import ConfigError, ModelError, WorkError
 from pessimal.rewards.base import NetworkReward, Reward
-from pessimal.rewards.checkpoint_files import of_model
+from pessimal.rewards.checkpoint_files import model_fields
 from pessimal.rewards.formats import Continued
 from pessimal.rewards.spec import Dtype, Mode
 from pessimal.scoring.candidates import Candidates, Inputs
@@ -90,7 +90,7 @@ def _reward_fields(model: Reward, certain: int | None) -> dict[str, Any]:
         "score": model.score,
         "kind": model.spec.kind,
         "step": model.spec.step,
-        **of_model(model),
+        **model_fields(model),
     }
 
 
@@ -191,8 +191,8 @@ def language_model_provenance(
     if not candidates.is_vocabulary:
         texts = candidates.rows["text"].tolist()
         apart: list[str] = []
-        if not isinstance(provenance.asked, Context):
-            _, apart = conversations.continued(provenance.asked, texts)
+        if not isinstance(provenance.question, Context):
+            _, apart = conversations.continued(provenance.question, texts)
         lengths = scored.lengths - len(conversations.closing)
         measured["tokens_per_item"] = {
             "least": int(lengths.min()),

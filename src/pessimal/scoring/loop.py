@@ -162,7 +162,7 @@ class Pass(pl.LightningModule):
         """Probability of a judge's answers, on some of the sample."""
         self._scorer: FrameScorer | None = None
         lengths, seen = inputs.lengths, int((inputs.shared + inputs.lengths).max())
-        shared = Decoder.of(network) is not None and SharedPrefix.suits(network)
+        shared = Decoder.find(network) is not None and SharedPrefix.suits(network)
         wanted = loop.batch_size or find_batch_size(
             network.config,
             Lengths(int(lengths.max()) if shared else seen, seen),
@@ -263,7 +263,7 @@ class Pass(pl.LightningModule):
     def configure_model(self) -> None:
         if self.loop.sharded:
             assert self.device_mesh is not None
-            shard_over(self.network, Decoder.of(self.network), self.device_mesh)
+            shard_over(self.network, Decoder.find(self.network), self.device_mesh)
 
     def predict_dataloader(self) -> DataLoader:
         """Each process's share of the batches to do: every n-th by number, so that each is scored

@@ -167,11 +167,11 @@ class NetworkScanner(Scanner):
             double = provenance.mode == Mode.paper.value
             parts = [part.conversations for part in model.parts]
             self.frames[provenance.key()] = [
-                slot_frame(part, provenance.asked, model.tokenizer, double_bos=double)
+                slot_frame(part, provenance.question, model.tokenizer, double_bos=double)
                 for part in parts
             ]
             if not candidates.is_vocabulary:  # an item that cannot be asked is named now
-                slot_ids(parts[0], provenance.asked, texts, double_bos=double)
+                slot_ids(parts[0], provenance.question, texts, double_bos=double)
         self.loop = Loop(
             trainer=make_trainer(plan.trainer, root=plan.root),
             batch_size=plan.batch_size,
@@ -195,7 +195,7 @@ class NetworkScanner(Scanner):
 
     def _scored(self, provenance: ScoreProvenance) -> _Scored:
         """The passes over all candidates on a prompt: one for all outputs."""
-        if self._last is not None and self._last.prompt == provenance.asked:
+        if self._last is not None and self._last.prompt == provenance.question:
             return self._last
         self._last = None
         model, texts = self.model, self.texts
@@ -210,7 +210,7 @@ class NetworkScanner(Scanner):
                 # Which tokens an answer before them is tied to depends on the answer.
                 round_trips = None if provenance.slot else self.round_trips
                 to_score.append(
-                    inputs(part.conversations, frame, self.candidates, mode, known=round_trips)
+                    inputs(part.conversations, frame, self.candidates, mode, prior=round_trips)
                 )
             self._check_lengths(to_score[-1], part.network)
 
@@ -241,10 +241,10 @@ class NetworkScanner(Scanner):
         states = None
         if is_first_process():
             states = self._states(frames[0], to_score[0], label=label, folder=folder)
-        self._last = _Scored(provenance.asked, to_score[0], first, exact, rewards, noise, states)
-        if isinstance(provenance.asked, Context):
+        self._last = _Scored(provenance.question, to_score[0], first, exact, rewards, noise, states)
+        if isinstance(provenance.question, Context):
             dtype = Dtype.float32 if noise is not None else model.spec.dtype
-            self._last.slot = self._untouched(provenance.asked, frames, dtype)
+            self._last.slot = self._untouched(provenance.question, frames, dtype)
         return self._last
 
     def _untouched(
@@ -297,11 +297,11 @@ class NetworkScanner(Scanner):
             model, provenance, self.candidates, scored, result.rewards
         )
         terms = [(weight, part.scorer.bounds(*place)) for weight, part in first.terms]
-        if (bounds := weighted_sum(terms)).known:
+        if (bounds := weighted_sum(terms)).is_bounded:
             measured["ceiling"] = bounds.stored()
         measured |= model.describe_scan(first.values) | self._head_entries(provenance, outcome)
         if answers := [part.answers for _, part in first.terms if part.answers is not None]:
-            rarest = min(answers, key=lambda one: one.mean)
+            rarest = min(answers, key=lambda answer: answer.mean)
             measured["answers"] = rarest.report(provenance.label, model.tokenizer)
         if hardly_answers(measured):
             result = replace(result, certified=np.zeros_like(result.certified))
@@ -323,10 +323,10 @@ class NetworkScanner(Scanner):
         )
         return replace(table, states=outcome.states)
 
-    def _head_entries(self, provenance: ScoreProvenance, one: _Scored) -> dict[str, Any]:
+    def _head_entries(self, provenance: ScoreProvenance, outcome: _Scored) -> dict[str, Any]:
         """Further entries of a reward model's table: whether its own class reads the reward
         elsewhere, and of a gated one what each objective adds."""
-        model, scorer, measured = self.model, one.first.terms[0][1].scorer, {}
+        model, scorer, measured = self.model, outcome.first.terms[0][1].scorer, {}
         if scorer.elsewhere:
             measured["own_class_differs"] = {"standard_deviations": scorer.elsewhere}
             if (
@@ -346,7 +346,7 @@ class NetworkScanner(Scanner):
                 )
         if model.outputs and provenance.output is None and scorer.coefficients is not None:
             labels = [label for label, _ in model.outputs[1:]]
-            measured["gate"] = gate(one.rewards, scorer.coefficients, labels)
+            measured["gate"] = gate(outcome.rewards, scorer.coefficients, labels)
         return measured
 
     def rate(self, provenance: ScoreProvenance, *, n: int = 64) -> float | None:

@@ -102,7 +102,7 @@ class TextScanner(Scanner):
         again."""
         model, plan = self.model, self.plan
         label, folder = provenance.label, plan.work / provenance.key()
-        prompt, n = provenance.asked, len(self.candidates.rows)
+        prompt, n = provenance.question, len(self.candidates.rows)
         conversations: list[Conversation] = [filled(prompt, text) for text in self.texts]
         answers = both_answers(prompt) if isinstance(prompt, Context) else []
         with counted(label, unit="candidates", total=n, bar=plan.progress) as counter:
@@ -209,7 +209,7 @@ class SumScanner(Scanner):
             measured |= slot_entries(np.array(terms, dtype=float) @ weights)
         each = zip(weights, tables, strict=True)
         bounds = weighted_sum((w, read_bounds(table.measured.get("ceiling"))) for w, table in each)
-        if bounds.known:
+        if bounds.is_bounded:
             measured["ceiling"] = bounds.stored()
         noise = float(np.dot(np.abs(weights), [table.measured["noise"] or 0.0 for table in tables]))
         pairs = zip(weights, tables, strict=True)

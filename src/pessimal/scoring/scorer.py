@@ -37,7 +37,7 @@ from pessimal.rewards.ceiling import (
     weighted_sum,
 )
 from pessimal.rewards.frame import Frame
-from pessimal.rewards.heads import Head, in_float32
+from pessimal.rewards.heads import Head, float32_copy
 from pessimal.rewards.heads.gated import GatedHead
 from pessimal.rewards.language import JudgeNetwork, LanguageNetwork
 from pessimal.rewards.network import RewardNetwork
@@ -124,12 +124,12 @@ class FrameScorer:
 
     def score_rows(self, inputs: Inputs, rows: np.ndarray, *, batch_size: int) -> np.ndarray:
         """Rewards float64 (n,) of some `rows` (n,) of `inputs`, outside any loop."""
-        return self._by(self.engines[0], inputs, rows, batch_size=batch_size)
+        return self._engine_rewards(inputs, rows, self.engines[0], batch_size)
 
     def own_rewards(self, inputs: Inputs, rows: np.ndarray) -> np.ndarray:
         """Rewards float64 (n,) of some `rows` (n,) of `inputs`: the model's own forward, batch 1,
         no cache."""
-        return self._by(self.own_forward, inputs, rows, batch_size=1)
+        return self._engine_rewards(inputs, rows, self.own_forward, 1)
 
     def establish_trust(self, inputs: Inputs, *, dtype: Dtype) -> np.ndarray:
         """Compare with the model's own forward on the sample of `sample_rows` (n = SAMPLE, seed =
@@ -144,16 +144,15 @@ class FrameScorer:
 
         self.elsewhere = self._elsewhere(inputs, rows, expected)
 
-        def by(engine: Engine, size: int) -> np.ndarray:
-            return self._by(engine, inputs, rows, batch_size=size)
+        score = functools.partial(self._engine_rewards, inputs, rows)
 
         def rounding() -> float:
             full = next(engine for engine in self.engines if engine.name != SharedPrefix.name)
-            ways = [by(full, 1), by(self.own_forward, SAMPLE)]
+            ways = [score(full, 1), score(self.own_forward, SAMPLE)]
             return max(largest_difference(rewards, expected) for rewards in ways)
 
         self.trust = first_trusted(
-            self.network, self.engines, expected, by, rounding=rounding, dtype=dtype
+            self.network, self.engines, expected, score, rounding=rounding, dtype=dtype
         )
         if not self.trust.holds:
             log.warning(
@@ -200,7 +199,7 @@ class FrameScorer:
         return True
 
     def _fast_engines(self, prefix: Tensor) -> list[Engine]:
-        decoder = Decoder.of(self.network)
+        decoder = Decoder.find(self.network)
         if decoder is None:
             return []
         decoder.exact_norm.to(self.device)
@@ -208,7 +207,7 @@ class FrameScorer:
         suits = SharedPrefix.suits(self.network)
         if decoder.head.sequence:
             full = FullSequence(decoder, prefix)
-            return [SharedSequence.of(decoder, prefix), full] if suits else [full]
+            return [SharedSequence.from_prefix(decoder, prefix), full] if suits else [full]
         shareable = suits and len(prefix)
         if not shareable and not decoder.head.gated:
             return [FullForward(decoder, prefix)]
@@ -231,8 +230,8 @@ class FrameScorer:
             rewards[batch] = values.double().cpu().numpy()
         return rewards
 
-    def _by(
-        self, engine: Engine, inputs: Inputs, rows: np.ndarray, *, batch_size: int
+    def _engine_rewards(
+        self, inputs: Inputs, rows: np.ndarray, engine: Engine, batch_size: int
     ) -> np.ndarray:
         """Rewards float64 (n,) of some `rows` (n,) by one engine."""
         return self.rewards_by(engine, inputs, batches(inputs, size=batch_size, rows=rows))[rows]
@@ -326,7 +325,7 @@ def _decoder_bounds(decoder: Decoder, column: int | None) -> Bounds:
     head, width = decoder.head, decoder.network.config.get_text_config().hidden_size
     if not isinstance(head, Head):
         return unbounded(NO_HEAD)
-    states = NormalisedStates.of(decoder.exact_norm, width)
+    states = NormalisedStates.probe_norm(decoder.exact_norm, width)
     if states is None:
         return unbounded(NO_NORM)
     return _bounds(head.bounds(states), head.output if column is None else column, NORMALISED)
@@ -344,9 +343,9 @@ def _bounds(interval: Interval | None, column: int | slice, how: str) -> Bounds:
 class _Call:
     """Input and output of a module, in one forward: rows (positions, width)."""
 
-    def __init__(self, module: nn.Module, given: Any, output: Any):
+    def __init__(self, module: nn.Module, inputs: Any, output: Any):
         self.module = module
-        self.given, self.output = _rows(given[0] if given else None), _rows(output)
+        self.input, self.output = _rows(inputs[0] if inputs else None), _rows(output)
 
 
 def _rows(value: Any) -> Tensor | None:
@@ -363,7 +362,7 @@ def _recorded(network: nn.Module) -> Iterator[list[_Call]]:
         for module in network.modules():
             if not any(module.children()):
                 handle = module.register_forward_hook(
-                    lambda module, given, output: calls.append(_Call(module, given, output))
+                    lambda module, inputs, output: calls.append(_Call(module, inputs, output))
                 )
                 hooks.callback(handle.remove)
         yield calls
@@ -394,7 +393,7 @@ def _own_forward_bounds(engine: OwnForward, column: int | None, suffix: Sequence
     for place in places:
         module = place[0].module
         if isinstance(module, nn.Linear) and (at := _gives(place, rewards, column)) is not None:
-            read = [call.given[at] for call in place]  # type: ignore[index]
+            read = [call.input[at] for call in place]  # type: ignore[index]
             return _reader_bounds(module, column, read, places)
     return unbounded(ELSEWHERE)
 
@@ -423,7 +422,7 @@ def _reader_bounds(
             continue
         values = torch.stack(outputs)  # type: ignore[arg-type]  # (runs, positions, width)
         if _same(values, wanted):
-            states = NormalisedStates.of(in_float32(place[0].module), wanted.shape[-1])
+            states = NormalisedStates.probe_norm(float32_copy(place[0].module), wanted.shape[-1])
             if states is not None:
                 return _bounds(states.linear(weight, bias), 0, NORMALISED)
         if _same(values.tanh(), wanted):
@@ -431,8 +430,8 @@ def _reader_bounds(
     return unbounded(ELSEWHERE)
 
 
-def _same(given: Tensor, wanted: Tensor) -> bool:
-    """Whether some position of `given` (runs, positions, width) is `wanted` (runs, 1, width) in
-    every run."""
-    close = (given - wanted).abs() <= 1e-5 * (1 + wanted.abs())
+def _same(states: Tensor, wanted: Tensor) -> bool:
+    """Whether in every run one position of `states` (runs, positions, width) equals `wanted`
+    (runs, 1, width)."""
+    close = (states - wanted).abs() <= 1e-5 * (1 + wanted.abs())
     return bool(close.all(dim=-1).all(dim=0).any())

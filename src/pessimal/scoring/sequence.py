@@ -54,7 +54,7 @@ class SharedSequence(SharedPrefix):
         self.beginning, self.head = beginning, _head(decoder)
 
     @classmethod
-    def of(cls, decoder: Decoder, ids: Tensor) -> "SharedSequence":
+    def from_prefix(cls, decoder: Decoder, ids: Tensor) -> "SharedSequence":
         """Run the prefix ids (P,)."""
         prefix, states = run_prefix(decoder.backbone, ids)
         following = _head(decoder).distribution(states[-1:])
@@ -65,7 +65,9 @@ class SharedSequence(SharedPrefix):
         rewards = total + following[ids[:, 0]]
         if ids.shape[1] == 1:
             return rewards
-        return rewards + self.head.chosen(self._states(ids[:, :-1], shared), ids[:, 1:]).sum(dim=1)
+        return rewards + self.head.log_probabilities(
+            self._states(ids[:, :-1], shared), ids[:, 1:]
+        ).sum(dim=1)
 
     def distribution(self, ids: Tensor, *, shared: int) -> Tensor:
         """Log-probabilities (T, rows) float32 of every token in each place of one response `ids`
@@ -112,7 +114,7 @@ class FullSequence(FullForward):
 
     def whole_rewards(self, ids: Tensor, *, n_response: int) -> Tensor:
         states = self.decoder.states(input_ids=ids[:, :-1])[:, -n_response:]
-        return self.head.chosen(states, ids[:, -n_response:]).sum(dim=1)
+        return self.head.log_probabilities(states, ids[:, -n_response:]).sum(dim=1)
 
     def distribution(self, ids: Tensor, *, shared: int) -> Tensor:
         """Log-probabilities (T, rows) float32 of every token in each place of one response `ids`

@@ -39,25 +39,25 @@ class Served:
     lock: Lock
 
     @classmethod
-    def of(cls, reward: Reward, device: torch.device) -> "Served":
+    def from_reward(cls, reward: Reward, device: torch.device) -> "Served":
         sample = SAMPLE if reward.as_network else ()
         return cls(reward, text_scorer(reward, sample, device=device), Lock())
 
-    def rewards(self, asked: Sequence[Asked]) -> list[float]:
+    def rewards(self, requests: Sequence[Asked]) -> list[float]:
         """One number an input.
 
         Raises:
             UserError: an input is longer than the model is made for, or what this reward cannot be
                 asked.
         """
-        conversations = [request for request in asked if isinstance(request, tuple)]
-        if conversations and len(conversations) < len(asked):
+        conversations = [request for request in requests if isinstance(request, tuple)]
+        if conversations and len(conversations) < len(requests):
             raise ConfigError("one request has token ids or text, or conversations, and not both")
         with self.lock:
-            values = self.scorer.rewards(conversations) if conversations else self._whole(asked)
+            values = self.scorer.rewards(conversations) if conversations else self._whole(requests)
         if not np.isfinite(values).all():
             number = int(np.flatnonzero(~np.isfinite(values))[0])
-            raise ConfigError(f"input {number + 1} of {len(asked)} {self._refusal_reason()}")
+            raise ConfigError(f"input {number + 1} of {len(requests)} {self._refusal_reason()}")
         return values.tolist()
 
     def _refusal_reason(self) -> str:
@@ -69,7 +69,7 @@ class Served:
             "not cut, since a reward is read at the end"
         )
 
-    def _whole(self, asked: Sequence[Any]) -> np.ndarray:
+    def _whole(self, requests: Sequence[Any]) -> np.ndarray:
         reward, scorer = self.reward, self.scorer
         if not reward.takes_inputs or not isinstance(scorer, NetworkTexts):
             raise ConfigError(
@@ -78,7 +78,7 @@ class Served:
                 "the queries to /get_reward"
             )
         assert reward.tokenizer is not None
-        ids = [token_ids(reward.tokenizer, a) if isinstance(a, str) else a for a in asked]
+        ids = [token_ids(reward.tokenizer, a) if isinstance(a, str) else a for a in requests]
         rows = [Encoded(tuple(row), None, len(row)) for row in ids]
         values = scorer.whole(rows)
         if any(scorer.fits(row) and np.isnan(v) for row, v in zip(rows, values, strict=True)):

@@ -46,12 +46,12 @@ class TrainerSpec(Options):
         """One process on one device."""
         return self.devices * self.num_nodes == 1 and self.strategy is Strategy.auto
 
-    def check_alone(self, why: str) -> None:
-        """ConfigError, saying `why`, where more than one device is asked for."""
+    def check_alone(self, reason: str) -> None:
+        """ConfigError, saying `reason`, where more than one device is asked for."""
         if not self.alone:
             raise ConfigError(
                 f"trainer.devices={self.devices} trainer.num_nodes={self.num_nodes} "
-                f"trainer.strategy={self.strategy.value}: {why}. Leave them out"
+                f"trainer.strategy={self.strategy.value}: {reason}. Leave them out"
             )
 
     def check_here(self, *, sweep: bool) -> None:

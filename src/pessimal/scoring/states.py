@@ -175,7 +175,7 @@ def added_states(
 ) -> tuple[np.ndarray, np.ndarray] | None:
     """Last hidden states of real answers with a token in their slot, and as they are, float64
     (n, hidden) each; None where pessimal does not know the layout of the network."""
-    decoder = Decoder.of(network.to(device))
+    decoder = Decoder.find(network.to(device))
     if decoder is None:
         return None
     engine = FullForward(decoder, torch.empty(0, dtype=torch.long, device=device))

@@ -23,7 +23,7 @@ from pessimal.conversation import Conversation
 from pessimal.errors import ModelError
 from pessimal.progress import Counter
 from pessimal.rewards.base import NetworkReward, Report, Reward, TextReward
-from pessimal.rewards.checkpoint_files import of_model
+from pessimal.rewards.checkpoint_files import model_fields
 from pessimal.rewards.frame import Encoded, Format
 from pessimal.rewards.language import JudgeNetwork
 from pessimal.rewards.network import RewardNetwork
@@ -105,7 +105,7 @@ class RewardTexts:
         self.longest: int | None = None
         self.trust: Trust | None = None
         some = list(dict.fromkeys(sample))[:SAMPLE]
-        pinned = json.dumps(of_model(model), sort_keys=True, default=str)
+        pinned = json.dumps(model_fields(model), sort_keys=True, default=str)
         name = hashlib.sha256(pinned.encode()).hexdigest()[:24]
         once, twice = (kept and kept / f"{name}-{times}.jsonl" for times in ("once", "twice"))
         self.once, again = KeptRewards(model, once), KeptRewards(AskedAgain(model), twice)
@@ -205,7 +205,7 @@ class NetworkTexts:
         self.own_forward = OwnForward(network, nothing)
         self.engines: list[Engine] = [self.own_forward]
         """From the fastest to the model's own forward; the first is in use."""
-        decoder = Decoder.of(network)
+        decoder = Decoder.find(network)
         if decoder is not None and not decoder.head.gated:
             decoder.exact_norm.to(device)
             decoder.head.to(device)
@@ -273,14 +273,14 @@ class NetworkTexts:
             fours = [self._batch([row] * 4, self.own_forward)[0] for row in sample]
             return largest_difference(np.array(fours), expected)
 
-        def by(engine: Engine, size: int) -> np.ndarray:
+        def score(engine: Engine, size: int) -> np.ndarray:
             return self._score(sample, engine, size=1 if size == 1 else self.batch_size)
 
         self.trust = first_trusted(
             self.network,
             self.engines,
             expected,
-            by,
+            score,
             rounding=rounding,
             dtype=self.model.spec.dtype,
         )
@@ -335,10 +335,10 @@ class NetworkTexts:
         return torch.tensor(rows, dtype=torch.long, device=self.device)
 
 
-def overflow(what: str) -> ModelError:
+def overflow(fault: str) -> ModelError:
     """Error for a network that gives no number in its precision."""
     return ModelError(
-        f"{what}: in this precision its numbers overflow. Type model.dtype=float32 or "
+        f"{fault}: in this precision its numbers overflow. Type model.dtype=float32 or "
         "model.dtype=bfloat16"
     )
 
@@ -419,7 +419,7 @@ class Scorers:
             batch_size=self.batch_size,
             kept=self.folder,
         )
-        scored_by = [of_model(model), scorer.path, scorer.device.type]
+        scored_by = [model_fields(model), scorer.path, scorer.device.type]
         name = hashlib.sha256(json.dumps(scored_by, sort_keys=True).encode()).hexdigest()[:24]
         file = self.folder and self.folder / f"{safe_name(model.name)}-{name}.jsonl"
         return scorer, KeptRewards(scorer, file, self.counter.advance)

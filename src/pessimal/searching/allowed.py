@@ -178,7 +178,7 @@ class RoundTrip:
         left = responses
         # Those that fail in one prompt's conversation are not tried in the next.
         for conversations, frame in self.frames:
-            templated = slot_ids(conversations, frame.asked, [texts[ids] for ids in left])
+            templated = slot_ids(conversations, frame.question, [texts[ids] for ids in left])
             pairs = zip(left, templated, strict=True)
             left = [ids for ids, whole in pairs if frame.inside(whole) == list(ids)]
             if not left:

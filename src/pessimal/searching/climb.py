@@ -185,17 +185,17 @@ def unseen(
     visited: Visited,
     *,
     retokenizes: Retokenizes | None = None,
-    most: int | None = None,
+    limit: int | None = None,
 ) -> Tensor:
-    """Those of `responses` (n, L) that are new and retokenize, each once, in their order, `most` of
-    them. They are visited from now on, and so are the new ones that do not retokenize."""
+    """The first `limit` of `responses` (n, L) that are new and retokenize, each once, in their
+    order. They are visited from now on, and so are the new ones that do not retokenize."""
     new = visited.new(responses)
     if retokenizes is not None and len(new):
         good = retokenizes(new)
         visited.add(new[~good])
         new = new[good]
-    visited.add(new[:most])
-    return new[:most]
+    visited.add(new[:limit])
+    return new[:limit]
 
 
 # --- The climb.
@@ -300,7 +300,7 @@ def climb(
                 at_work = way
                 (on_way or str)(way)
             before, best = counter.used, _best(counter)
-            new = unseen(draws(way, state), visited, retokenizes=retokenizes, most=counter.left)
+            new = unseen(draws(way, state), visited, retokenizes=retokenizes, limit=counter.left)
             gain = _move(counter, state, new, tolerance)
             used = counter.used - before
             rate, earlier = gain / max(used, 1), rates.get(way)
@@ -367,7 +367,7 @@ def _anew(
             n, length = some.shape
             order = torch.rand(n, length, generator=among["generator"]).argsort(dim=1)
             some = torch.where(order >= max(1, length // 2), best, some)
-        if len(new := unseen(some, visited, retokenizes=retokenizes, most=1)):
+        if len(new := unseen(some, visited, retokenizes=retokenizes, limit=1)):
             return new[0]
         best = None
     return None

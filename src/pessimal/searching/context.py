@@ -62,21 +62,21 @@ class SearchContext:
         batch_size: int | None = None,
         held_out: Mapping[str, Asked] | None = None,
         policy: LogProbability | None = None,
-        named: str | None = None,
+        prompts_name: str | None = None,
         is_policy: bool = False,
     ):
         """
         Args:
             held_out: what the result is scored on besides.
             policy: a language model, of `spec.fluency`.
-            named: what the prompts are called together.
+            prompts_name: what the prompts are called together.
             is_policy: the model is another search's policy, of which only the response's own
                 log-probability counts, wherever it stands.
         """
         self.model, self.spec = model, spec
         self.prompts = {key: asked_of(prompt, spec) for key, prompt in prompts.items()}
         self.held_out = {key: asked_of(prompt, spec) for key, prompt in (held_out or {}).items()}
-        self.policy, self.named = policy, named or "+".join(prompts)
+        self.policy, self.prompts_name = policy, prompts_name or "+".join(prompts)
         self.mode, self.seed = mode, seed
         self.device, self.batch_size = torch.device(device), batch_size
         if spec.fluency and policy is None:
@@ -282,13 +282,13 @@ class TextLikelihood:
     def __init__(
         self,
         policy: LogProbability,
-        asked: Mapping[str, Asked],
+        prompts: Mapping[str, Asked],
         model: NetworkReward,
         **options: Any,
     ):
-        self.asked, self.rows = list(asked.values()), model.embedding_rows
+        self.prompts, self.rows = list(prompts.values()), model.embedding_rows
         self.text_of = RoundTrip(model.tokenizer, {}).text_of
-        self.scorer = text_scorer(policy, [filled(self.asked[0], " good")], **options)
+        self.scorer = text_scorer(policy, [filled(self.prompts[0], " good")], **options)
 
     def objective(self, dtype: Dtype, folder: Path | None = None) -> Objective:
         return Journal(self, folder / "texts") if folder else self
@@ -299,7 +299,7 @@ class TextLikelihood:
         some = [text for text in texts if text]
         values = torch.full((len(texts),), NO_TEXT, dtype=torch.float64)
         if some:
-            filled_prompts = ([filled(prompt, text) for text in some] for prompt in self.asked)
+            filled_prompts = ([filled(prompt, text) for text in some] for prompt in self.prompts)
             each = [self.scorer.rewards(conversations) for conversations in filled_prompts]
             values[[bool(text) for text in texts]] = torch.from_numpy(np.mean(each, axis=0))
         return values

@@ -50,7 +50,7 @@ def contexts_table(context: SearchContext, text: str) -> pd.DataFrame:
     return pd.concat([table, pd.DataFrame(gains)], axis=1)
 
 
-def _gains(context: SearchContext, text: str, asked: Sequence[Asked]) -> Iterator[dict[str, Any]]:
+def _gains(context: SearchContext, text: str, prompts: Sequence[Asked]) -> Iterator[dict[str, Any]]:
     """For each prompt or context `reward`, `untouched` (of the answer as it is), `random` (the mean
     of random responses), `change` (reward − untouched, of whole answers − random), `above_random`
     (share of random ones that the goal prefers it to), `random_moved` (share of them that move the
@@ -60,7 +60,7 @@ def _gains(context: SearchContext, text: str, asked: Sequence[Asked]) -> Iterato
     random = draw(RANDOM, generator=torch.Generator().manual_seed(context.seed))
     before = spec.answer if context.edits else "" if context.named_slot else None
     texts = [text, *context.round_trip.text_of(random), *([] if before is None else [before])]
-    conversations = [[filled(conversation, text) for text in texts] for conversation in asked]
+    conversations = [[filled(conversation, text) for text in texts] for conversation in prompts]
     scorer = text_scorer(context.model, conversations[0][:2], device=context.device)
     limit = context.model.says_yes_above
     for some in conversations:

@@ -80,7 +80,7 @@ def summed_pairs(
 
 
 def _merged(
-    known: Ranked,
+    earlier: Ranked,
     values: Tensor,
     responses: Callable[[Tensor], Tensor],
     keep: int,
@@ -88,12 +88,12 @@ def _merged(
     *,
     above: float = -math.inf,
 ) -> Ranked:
-    """The `keep` best of those that are known and of others over `above`, whose rows `responses`
+    """The `keep` best of the earlier ones and of others over `above`, whose rows `responses`
     gives."""
-    if len(known[1]) == keep:
-        above = max(above, float(known[1][-1]))
+    if len(earlier[1]) == keep:
+        above = max(above, float(earlier[1][-1]))
     best = best_retokenizing(values, responses, count=keep, retokenizes=retokenizes, above=above)
-    top, every = torch.cat([known[0], responses(best)]), torch.cat([known[1], values[best]])
+    top, every = torch.cat([earlier[0], responses(best)]), torch.cat([earlier[1], values[best]])
     order = every.argsort(descending=True, stable=True)[:keep]
     return top[order], every[order]
 
@@ -176,10 +176,10 @@ def most_probable(
 
 
 def _alike(
-    waiting: list[tuple[float, tuple[int, ...]]], other: tuple[float, tuple[int, ...]], known: float
+    waiting: list[tuple[float, tuple[int, ...]]], other: tuple[float, tuple[int, ...]], bound: float
 ) -> bool:
     """Whether the next beginning is as long as another, and may still lead to the best."""
-    return bool(waiting) and len(waiting[0][1]) == len(other[1]) and -waiting[0][0] > known
+    return bool(waiting) and len(waiting[0][1]) == len(other[1]) and -waiting[0][0] > bound
 
 
 def _continued(begun: Tensor, size: int, places: Tensor) -> Tensor:

@@ -268,7 +268,7 @@ class Edits:
         counts, and tokens put into one place stand in the order of the changes."""
         return [self._edited(row)[0] for row in changes.tolist()]
 
-    def named(self, change: int, texts: Mapping[int, str]) -> str:
+    def describe_change(self, change: int, texts: Mapping[int, str]) -> str:
         """A change in words, by the texts of tokens."""
         place, token = divmod(change, self.rows)
         n, new = len(self.answer), repr(texts[token])

@@ -352,9 +352,9 @@ def random_changes(
         return sample(point, tokens, width=width, step_size=1, generator=generator)
 
     new = partial(_new, visited=Visited(), retokenizes=retokenizes)
-    while len(first := new(start, most=min(1, counter.left))):
+    while len(first := new(start, limit=min(1, counter.left))):
         point, best = first[0], float(counter.values(first)[0])
-        while len(changed := new(partial(change, point), most=counter.left)):
+        while len(changed := new(partial(change, point), limit=counter.left)):
             values = counter.values(changed, anchor=point)
             top = int(values.argmax())
             if values[top] > best:
@@ -362,17 +362,17 @@ def random_changes(
 
 
 def _new(
-    draw: Callable[[int], Tensor], *, most: int, visited: Visited, retokenizes: Retokenizes | None
+    draw: Callable[[int], Tensor], *, limit: int, visited: Visited, retokenizes: Retokenizes | None
 ) -> Tensor:
-    """Up to `most`, and _WALK, that are new and retokenize; none where none of many draws does."""
-    new = unseen(draw(_WALK), visited, retokenizes=retokenizes, most=most)
+    """Up to `limit`, and _WALK, that are new and retokenize; none where none of many draws does."""
+    new = unseen(draw(_WALK), visited, retokenizes=retokenizes, limit=limit)
     for _ in range(_IN_VAIN):
-        if most == 0 or len(new) >= min(most, _WALK // 2):
+        if limit == 0 or len(new) >= min(limit, _WALK // 2):
             break
         # Most changes of this point have been tried: batches of the few that are left would be as
         # dear as full ones.
-        left = min(most, _WALK) - len(new)
-        more = unseen(draw(_MANY * _WALK), visited, retokenizes=retokenizes, most=left)
+        left = min(limit, _WALK) - len(new)
+        more = unseen(draw(_MANY * _WALK), visited, retokenizes=retokenizes, limit=left)
         new = torch.cat([new, more])
         if len(more):
             break

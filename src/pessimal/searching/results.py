@@ -108,7 +108,7 @@ class SearchResult:
         """The tokens, or changes of the answer, of the ids of a response, as people read them."""
         rows = self.context.vocabulary.rows.set_index("candidate_id")[["token", "text"]]
         if self.context.edits is not None:
-            return [self.context.edits.named(change, rows["text"]) for change in ids]
+            return [self.context.edits.describe_change(change, rows["text"]) for change in ids]
         return [spelling(row.token, row.text) for row in rows.loc[list(ids)].itertuples()]
 
     @property

@@ -19,7 +19,7 @@ import torch
 from pessimal.conversation import Asked
 from pessimal.errors import ConfigError
 from pessimal.rewards.base import NetworkReward
-from pessimal.rewards.checkpoint_files import of_model
+from pessimal.rewards.checkpoint_files import model_fields
 from pessimal.rewards.spec import Dtype, Mode
 from pessimal.searching.allowed import best_retokenizing, digest
 from pessimal.searching.climb import passes
@@ -321,14 +321,14 @@ def identify(context: SearchContext) -> SearchProvenance:
             if name not in own_fields
         },
         seed=context.seed,
-        named=context.named,
+        named=context.prompts_name,
         objective="--".join(_objective(context)),
         beside={
             "held_out": repr(context.held_out),
             "policy": context.policy and context.policy.digests,
             "answers": None,  # for keys of earlier searches
         },
-        **of_model(context.model),
+        **model_fields(context.model),
     )
 
 

@@ -261,7 +261,7 @@ def from_row(row: object, *, where: str, key: str) -> Comparison:
     its escape, as no tokenizer takes it. InputError, which begins with `where`, for another row.
     """
     if not isinstance(row, Mapping):
-        raise InputError(f"{where} is not an object but {_shown(row)}; {EXPECTED}")
+        raise InputError(f"{where} is not an object but {_quote(row)}; {EXPECTED}")
     check_unread(row, where=where)
     ids = (str(row[field]) for field in ("id", "pair_id") if isinstance(row.get(field), str | int))
     key = row["key"] if row.get("key") is not None else next(ids, key)
@@ -274,9 +274,9 @@ def from_row(row: object, *, where: str, key: str) -> Comparison:
     if row.get("responses") is not None:
         sides, preferred = row["responses"], row.get("preferred")
         if not isinstance(sides, list | tuple) or len(sides) != 2:
-            raise InputError(f'{where} has "responses" {_shown(sides)}; expected two texts')
+            raise InputError(f'{where} has "responses" {_quote(sides)}; expected two texts')
         if preferred is not None and (isinstance(preferred, bool) or preferred not in (0, 1)):
-            raise InputError(f'{where} has "preferred" {_shown(preferred)}; expected 0, 1 or null')
+            raise InputError(f'{where} has "preferred" {_quote(preferred)}; expected 0, 1 or null')
     elif None in sides and (fields := next((p for p in RESPONSES if {*p} <= row.keys()), None)):
         sides, preferred = [row[field] for field in fields], _label(row, where=where)
         prompt = next((row[field] for field in PROMPTS if row.get(field) is not None), None)
@@ -333,7 +333,7 @@ def read_scores(row: object, *, where: str, name: str) -> dict[str, tuple[float,
 
 def _two_numbers(pair: Any, model: str, where: str) -> tuple[float, float]:
     if not isinstance(pair, list | tuple) or len(pair) != 2:
-        raise InputError(f"{where} has {_shown(pair)} as the scores of {model!r}, not two numbers")
+        raise InputError(f"{where} has {_quote(pair)} as the scores of {model!r}, not two numbers")
     options = {"where": where, "field": f"score of {model}"}
     first, second = (math.nan if value is None else _number(value, **options) for value in pair)
     return first, second
@@ -390,13 +390,13 @@ def _label(row: Row, *, where: str) -> int | None:
     elif (label := row.get("label")) is None or str(label) in LABELS:
         return LABELS.get(str(label))
     else:
-        raise InputError(f'{where} has "label" {_shown(label)}; expected {", ".join(LABELS)}')
+        raise InputError(f'{where} has "label" {_quote(label)}; expected {", ".join(LABELS)}')
     return 1 if strength > 0 else 0 if strength < 0 else None
 
 
 def _number(value: object, *, where: str, field: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InputError(f"{where} has {field}={_shown(value)}; a number was expected")
+        raise InputError(f"{where} has {field}={_quote(value)}; a number was expected")
     return value
 
 
@@ -405,10 +405,10 @@ def _messages(value: object, *, where: str, field: str, role: str) -> tuple[Turn
     if isinstance(value, str):
         return (Turn(role, storable(value)),)
     if not isinstance(value, list | tuple):
-        raise InputError(f'{where} has {_shown(value)} for "{field}"; {EXPECTED}')
+        raise InputError(f'{where} has {_quote(value)} for "{field}"; {EXPECTED}')
     turns = read_messages(value, where=f'{where}, "{field}"')
     if turns[-1].role != role:
-        raise InputError(f"{where}: a {field} ends with the {role}'s turn, not {_shown(value)}")
+        raise InputError(f"{where}: a {field} ends with the {role}'s turn, not {_quote(value)}")
     return tuple(replace(turn, content=storable(turn.content)) for turn in turns)
 
 
@@ -450,11 +450,11 @@ def _alternate(turns: tuple[Turn, ...]) -> bool:
 
 def _text(value: object, *, where: str, field: str) -> str:
     if not isinstance(value, str):
-        raise InputError(f'{where} has {_shown(value)} for "{field}"; a text was expected')
+        raise InputError(f'{where} has {_quote(value)} for "{field}"; a text was expected')
     return storable(value)
 
 
-def _shown(value: object) -> str:
+def _quote(value: object) -> str:
     text = "nothing" if value is None else ascii(value)
     return text if len(text) <= 80 else f"{text[:77]}…"
 
@@ -463,7 +463,7 @@ def _hub_rows(name: str, *, revision: str | None, split: str, subset: str | None
     try:
         import datasets  # half a second, and only these sources need it
     except ModuleNotFoundError:
-        raise missing_extra("datasets", why="a data set of the Hub") from None
+        raise missing_extra("datasets", purpose="a data set of the Hub") from None
 
     try:
         rows = datasets.load_dataset(name, data_dir=subset, split=split, revision=revision)
@@ -517,7 +517,7 @@ def numbered_rows(path: Path, option: str = "comparisons.path") -> list[tuple[in
         raise InputError(f"{option}={str(path)!r} cannot be read: {error}") from error
     lists = list(document.values()) if isinstance(document, dict) else [document]
     if not all(isinstance(part, list) for part in lists):
-        raise InputError(f"{path} holds {_shown(document)}, not a list of rows, or lists by name")
+        raise InputError(f"{path} holds {_quote(document)}, not a list of rows, or lists by name")
     if path.suffix == ".json":
         return list(enumerate(chain.from_iterable(lists), start=1))
     # At line feeds alone: JSON allows other line separators (U+2028) inside a text.

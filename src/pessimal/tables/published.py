@@ -46,8 +46,8 @@ _STEP = re.compile(r"step-(\d+)")
 
 
 @dataclass(frozen=True)
-class Known:
-    """Facts beside the file, and what the user says about it."""
+class Facts:
+    """Facts about a file that it does not hold, from the catalogue and the user."""
 
     prompts: Mapping[str, str] = field(default_factory=dict)
     """Wordings by key."""
@@ -60,11 +60,11 @@ class Known:
     """Texts of the tokens that are kept; None for all of them."""
 
 
-UNKNOWN = Known()
+NO_FACTS = Facts()
 
 
 def read_eloeverything(
-    path: Path, *, prompt: str | None = None, known: Known = UNKNOWN, items: str | None = None
+    path: Path, *, prompt: str | None = None, facts: Facts = NO_FACTS, items: str | None = None
 ) -> list[ScoreTable]:
     """Items with human Elo: elo_rank, elo_score, name, elo_matches, then one column a model (a Hub
     repository).
@@ -74,16 +74,16 @@ def read_eloeverything(
     """
     table = read_csv(path)
     scored = _scored(path, table, _ELO_COLUMNS)
-    prompt = prompt or _prompt_of(path, path.stem, known)
+    prompt = prompt or _prompt_of(path, path.stem, facts)
     rows = _items(table["name"]).assign(
         elo=numbers(path, table, "elo_score"), elo_matches=whole_numbers(path, table, "elo_matches")
     )
-    columns = {column: (model_named(column, known.models) or column, prompt) for column in scored}
-    return _tables(path, rows, table, columns, known, items or "eloeverything")
+    columns = {column: (model_named(column, facts.models) or column, prompt) for column in scored}
+    return _tables(path, rows, table, columns, facts, items or "eloeverything")
 
 
 def read_factorial54(
-    path: Path, *, known: Known = UNKNOWN, model: str | None = None, items: str | None = None
+    path: Path, *, facts: Facts = NO_FACTS, model: str | None = None, items: str | None = None
 ) -> list[ScoreTable]:
     """One model's rewards of a word list under many wordings: `response`, then one column a prompt
     (CSV or parquet).
@@ -95,7 +95,7 @@ def read_factorial54(
     table = _read(path)
     scored = _scored(path, table, ["response"])
     words, _, name = path.stem.rpartition(REWARDS)
-    model = _model_of(path, model, name, known)
+    model = _model_of(path, model, name, facts)
     try:
         rows = _items(table["response"].astype(str))
     except UnicodeError as error:  # a column of bytes
@@ -104,11 +104,11 @@ def read_factorial54(
         f"{path}, column 'response'", rows["text"], table["response"].isna(), "is a missing text"
     )
     columns = {prompt: (model, prompt) for prompt in scored}
-    return _tables(path, rows, table, columns, known, items or words or "words")
+    return _tables(path, rows, table, columns, facts, items or words or "words")
 
 
 def read_vocabulary(
-    path: Path, *, known: Known = UNKNOWN, model: str | None = None
+    path: Path, *, facts: Facts = NO_FACTS, model: str | None = None
 ) -> list[ScoreTable]:
     """One model's vocabulary: token_id, token_name, token_decoded, then one column a prompt
     (greatest, best, worst).
@@ -120,15 +120,15 @@ def read_vocabulary(
     scored = _scored(path, table, _TOKEN_COLUMNS)
     if steps := [column for column in scored if _STEP.fullmatch(column)]:
         raise InputError(f"{path} has the column {steps[0]!r}: type format=checkpoints")
-    model = _model_of(path, model, path.stem, known)
-    rows, texts_used = _tokens(path, table, known)
+    model = _model_of(path, model, path.stem, facts)
+    rows, texts_used = _tokens(path, table, facts)
     return _tables(
-        path, rows, texts_used, {prompt: (model, prompt) for prompt in scored}, known, "vocabulary"
+        path, rows, texts_used, {prompt: (model, prompt) for prompt in scored}, facts, "vocabulary"
     )
 
 
 def read_checkpoints(
-    path: Path, *, prompt: str | None = None, known: Known = UNKNOWN, model: str | None = None
+    path: Path, *, prompt: str | None = None, facts: Facts = NO_FACTS, model: str | None = None
 ) -> list[ScoreTable]:
     """One model's vocabulary while it was trained: the token columns, then a column `step-N` for
     each checkpoint.
@@ -145,11 +145,11 @@ def read_checkpoints(
     if left_out := [column for column in scored if column not in steps]:
         log.warning("%s: left out are the columns %s, which are no step-N", path.name, left_out)
     prompt_part, _, name = path.stem.partition(ACROSS)
-    prompt = prompt or _prompt_of(path, prompt_part, known)
-    model = _model_of(path, model, name or path.stem, known)
-    rows, texts_used = _tokens(path, table, known)
+    prompt = prompt or _prompt_of(path, prompt_part, facts)
+    model = _model_of(path, model, name or path.stem, facts)
+    rows, texts_used = _tokens(path, table, facts)
     columns = dict.fromkeys(sorted(steps, key=lambda column: steps[column]), (model, prompt))
-    tables = _tables(path, rows, texts_used, columns, known, "vocabulary")
+    tables = _tables(path, rows, texts_used, columns, facts, "vocabulary")
     return [
         _checkpoint_table(table, steps[column])
         for table, column in zip(tables, columns, strict=True)
@@ -185,14 +185,14 @@ def _words_of(wording: str) -> list[str]:
     return re.findall(r"\w+", wording.lower())
 
 
-def _model_of(path: Path, given: str | None, name: str, known: Known) -> str:
+def _model_of(path: Path, override: str | None, name: str, facts: Facts) -> str:
     """The model: what the user typed, else what `name`, a part of the file's name, says."""
-    if given is not None:
-        return model_named(given, known.models) or given
-    if label := model_named(name, known.models):
+    if override is not None:
+        return model_named(override, facts.models) or override
+    if label := model_named(name, facts.models):
         return label
     if not name or "_" in name:
-        underscored = [repository.replace("/", "_") for repository in known.models]
+        underscored = [repository.replace("/", "_") for repository in facts.models]
         raise InputError(
             f"{path}: the file's name does not say which model it is of ({name!r}). "
             f"Type model=OWNER/NAME.{did_you_mean(name, underscored)}"
@@ -200,16 +200,16 @@ def _model_of(path: Path, given: str | None, name: str, known: Known) -> str:
     return name
 
 
-def _prompt_of(path: Path, name: str, known: Known) -> str:
-    """The prompt's key, where a part of the file's name is one that is known, or its wording (of
+def _prompt_of(path: Path, name: str, facts: Facts) -> str:
+    """The prompt's key, where a part of the file's name is one of `facts`, or its wording (of
     several keys with one wording the first); a score is never filed under a guess."""
-    if name in known.prompts:
+    if name in facts.prompts:
         return name
     words = _words_of(name)
-    for key, wording in known.prompts.items():
+    for key, wording in facts.prompts.items():
         if words and _words_of(wording) == words:
             return key
-    keys = list(known.prompts)
+    keys = list(facts.prompts)
     begun = [key for key in keys if name.startswith(f"{key}_")]
     guess = f" Did you mean {max(begun, key=len)!r}?" if begun else did_you_mean(name, keys)
     raise InputError(
@@ -228,7 +228,7 @@ def _read(path: Path) -> pd.DataFrame:
         raise InputError(f"{path} cannot be read as a parquet file: {error}") from error
 
 
-def _tokens(path: Path, table: pd.DataFrame, known: Known) -> tuple[pd.DataFrame, pd.DataFrame]:
+def _tokens(path: Path, table: pd.DataFrame, facts: Facts) -> tuple[pd.DataFrame, pd.DataFrame]:
     """The candidates of a vocabulary, and the rows of its table that they stand in."""
     # Of a parquet file: pandas took `null` and `NA` for missing.
     if missing := int(table["token_decoded"].isna().sum()):
@@ -237,9 +237,9 @@ def _tokens(path: Path, table: pd.DataFrame, known: Known) -> tuple[pd.DataFrame
     names, texts = texts["token_name"], texts["token_decoded"]
     ids, kinds = whole_numbers(path, table, "token_id"), list(map(token_kind, names, texts))
     rows = pd.DataFrame({"candidate_id": ids, "token": names, "text": texts, "kind": kinds})
-    if known.tokens is None:
+    if facts.tokens is None:
         return rows, table
-    wanted = texts.isin(known.tokens)
+    wanted = texts.isin(facts.tokens)
     if not wanted.any():
         raise InputError(f"{path}: none of its {len(texts)} tokens is in the list of tokens=")
     return rows[wanted].reset_index(drop=True), table[wanted].reset_index(drop=True)
@@ -284,7 +284,7 @@ def _tables(
     rows: pd.DataFrame,
     table: pd.DataFrame,
     columns: Mapping[str, tuple[str, str]],
-    known: Known,
+    facts: Facts,
     candidates: str,
 ) -> list[ScoreTable]:
     """The score tables of a file's columns; `columns` says model and prompt of each, `rows` what
@@ -295,20 +295,20 @@ def _tables(
         "mode": "published",
         "source": path.name,
         "weights_digest": sha256_of(path),
-        "score": known.score or REWARD,
+        "score": facts.score or REWARD,
     }
-    whole = candidates == "vocabulary" and known.tokens is None
+    whole = candidates == "vocabulary" and facts.tokens is None
     tables = []
     for column, (model, prompt) in columns.items():
         scores = numbers(path, table, column).astype(float)
-        _check_score(path, column, scores, known.score, whole=whole)
+        _check_score(path, column, scores, facts.score, whole=whole)
         provenance = ScoreProvenance(
-            model=model, prompt=prompt, prompt_text=known.prompts.get(prompt), **common
+            model=model, prompt=prompt, prompt_text=facts.prompts.get(prompt), **common
         )
         untested = pd.array([None] * len(rows), dtype="boolean")
         of_column = rows.assign(survives=untested, reward=scores, certified=False)
         tables.append(
-            ScoreTable(provenance, of_column, known.models.get(model, ModelDescription()))
+            ScoreTable(provenance, of_column, facts.models.get(model, ModelDescription()))
         )
     return tables
 

@@ -52,9 +52,9 @@ class Estimate:
     def standing(self) -> int:
         """HOLDS, TESTED or UNTESTED. An interval beside a null is a test, but an uncorrected one:
         it never counts for more than TESTED."""
-        if _known(self.p):
+        if _is_number(self.p):
             return HOLDS if self.p <= LEVEL else TESTED
-        compared = _known(self.low) and _known(self.high) and _known(self.null)
+        compared = _is_number(self.low) and _is_number(self.high) and _is_number(self.null)
         return TESTED if compared else UNTESTED
 
     @property
@@ -132,7 +132,7 @@ class Effect:
         reach = error if self.band is None else np.fmax(error, table[self.band] / alone)
         return table.assign(detectable=(level * reach + norm.ppf(POWER) * error).where(p.notna()))
 
-    def at(self, row: pd.Series, label: str | None = None) -> Estimate:
+    def estimate_row(self, row: pd.Series, label: str | None = None) -> Estimate:
         """The number of one row of the table.
 
         Args:
@@ -235,7 +235,7 @@ class Result:
             size, share: see `Estimate.weight`.
             rest: further fields.
         """
-        estimate = effect.at(row, label)
+        estimate = effect.estimate_row(row, label)
         weight = estimate.weight(size, share=share)
         return cls(name, table, headline, weight=weight, estimate=estimate, effect=effect, **rest)
 
@@ -299,7 +299,7 @@ def _columns(effect: Effect | None) -> list[str]:
     return [name for name in names if isinstance(name, str)]
 
 
-def _known(value: float | None) -> TypeGuard[float]:
+def _is_number(value: float | None) -> TypeGuard[float]:
     return value is not None and not np.isnan(value)
 
 

@@ -148,7 +148,7 @@ class ScoreProvenance(ModelProvenance):
     have one key."""
 
     @property
-    def asked(self) -> Asked:
+    def question(self) -> Asked:
         """The prompt or context that the responses answer or stand in."""
         if self.slot is not None:
             turns = tuple(Turn(**turn) for turn in self.turns or ())
@@ -379,14 +379,9 @@ class ScoreTable:
         return self.rows["reward"].to_numpy(dtype=float)
 
     @property
-    def by_text(self) -> pd.Series:
+    def text_rewards(self) -> pd.Series:
         """Rewards, index = text, which may repeat."""
         return self.rows.set_index("text")["reward"]
-
-    @property
-    def by_id(self) -> pd.Series:
-        """Rewards, index = candidate_id."""
-        return self.rows.set_index("candidate_id")["reward"]
 
     @property
     def has_elo(self) -> bool:
@@ -501,7 +496,7 @@ class SharedColumns:
     def __init__(self):
         self._seen: dict[tuple[str | None, ...], pd.DataFrame] = {}
 
-    def of(self, table: ScoreTable) -> ScoreTable:
+    def share(self, table: ScoreTable) -> ScoreTable:
         """The same table, its candidates' columns taken from the first table with exactly these
         candidates."""
         key = (table.provenance.candidates_digest, table.provenance.tokenizer_digest)

@@ -14,7 +14,7 @@ import pandas as pd
 from pessimal.catalogue import described
 from pessimal.errors import TableError, did_you_mean
 from pessimal.tables.score_table import REWARD, ScoreProvenance, ScoreTable
-from pessimal.tables.word_lists import by_word
+from pessimal.tables.word_lists import word_means
 
 CORE = ("greatest", "best", "worst")
 """Prompts that come first, in the paper's order."""
@@ -96,7 +96,7 @@ class TableSet:
     language: dict[str, list[ScoreTable]]
     """Log-probabilities of language models by prompt, one table a model."""
     reading: Reading = field(default_factory=Reading)
-    beside: list[ScoreTable] = field(default_factory=list)
+    other_tables: list[ScoreTable] = field(default_factory=list)
     """Tables of other candidate sets."""
 
     @property
@@ -109,7 +109,7 @@ class TableSet:
         """The prompts that are looked at one by one; of the wordings, and of those behind personas,
         only those of a pair that was chosen."""
         variants = {*self.wordings, *self.prefixed}
-        return [p for p in self.by_prompt if p not in variants or p in self._chosen]
+        return [p for p in self.by_prompt if p not in variants or p in self._pair_prompts]
 
     @cached_property
     def prefixed(self) -> list[str]:
@@ -118,8 +118,8 @@ class TableSet:
         return [p for p, tables in by_prompt if any(t.provenance.prefixed for t in tables)]
 
     @cached_property
-    def _chosen(self) -> list[str]:
-        """Prompts of the pairs that were chosen."""
+    def _pair_prompts(self) -> list[str]:
+        """The prompts of the pairs that a user names."""
         return list(dict.fromkeys(prompt for pair in self.reading.pairs for prompt in pair))
 
     @cached_property
@@ -189,7 +189,7 @@ class TableSet:
         model."""
         return {}
 
-    def of_model(self, model: str) -> dict[str, ScoreTable]:
+    def model_tables(self, model: str) -> dict[str, ScoreTable]:
         """A model's tables by prompt, all in the mode of its first prompt: beside one another,
         another mode would pass for another prompt."""
         tables = {p: t for p in self.prompts for t in self.by_prompt[p] if t.model == model}
@@ -203,7 +203,7 @@ class TableSet:
         each = {prompt: [prompt] for prompt in self.prompts}
         if len(each) <= MANY_PROMPTS:
             return each
-        if selection := {p: prompts for p, prompts in each.items() if p in self._chosen}:
+        if selection := {p: prompts for p, prompts in each.items() if p in self._pair_prompts}:
             return selection
         averaged = {}
         for sign, name in ((1, "positive"), (-1, "negative")):
@@ -238,13 +238,13 @@ class TableSet:
     def columns_of(self, model: str) -> dict[str, list[str]]:
         """The columns that a model has all prompts of; an average over other wordings is another
         column."""
-        by_prompt = self.of_model(model)
+        by_prompt = self.model_tables(model)
         return {name: some for name, some in self.columns.items() if {*some} <= {*by_prompt}}
 
     def tokens(self, model: str) -> pd.DataFrame:
         """Rewards of a model's own tokens that can be words: index = text, a column for each of
         `columns_of`."""
-        by_prompt = self.of_model(model)
+        by_prompt = self.model_tables(model)
         columns = self.columns_of(model).items()
         first = next(iter(by_prompt.values()))
         return tokens_of(
@@ -255,7 +255,7 @@ class TableSet:
         """Rewards of words, the spellings of a word averaged: index = word, a column for each of
         `columns_of`."""
         if ("words", model) not in self.memo:
-            self.memo["words", model] = by_word(self.tokens(model))
+            self.memo["words", model] = word_means(self.tokens(model))
         return self.memo["words", model]
 
     def pairs_of(self, model: str) -> list[tuple[str, str]]:
@@ -271,7 +271,7 @@ class TableSet:
             if not any(p in prompts for prompts in self.columns.values())
         ]
         for model in self.models:
-            by_prompt, columns = self.of_model(model), self.columns_of(model)
+            by_prompt, columns = self.model_tables(model), self.columns_of(model)
             expected = {p for p in self.prompts for t in self.by_prompt[p] if t.model == model}
             label = self.labels[model]
             other = [p for p in self.prompts if p in expected and p not in by_prompt]
@@ -433,18 +433,18 @@ def table_sets(tables: Sequence[ScoreTable], reading: Reading | None = None) -> 
         raise TableError(f"pairs names the prompt {missing[0]!r}; the score tables are {reason}")
 
     def table_set(candidates: str) -> TableSet:
-        def of_set(several: Sequence[ScoreTable]) -> list[ScoreTable]:
+        def select(several: Sequence[ScoreTable]) -> list[ScoreTable]:
             return [table for table in several if table.provenance.candidates == candidates]
 
-        scans = _scans(of_set(rewards))
+        scans = _scans(select(rewards))
         modes = _group_modes(scans)
         return TableSet(
             candidates,
-            of_set(tables),
+            select(tables),
             _side_by_side([next(iter(by_mode.values())) for by_mode in modes.values()]),
             modes,
             *_rescans(scans, modes),
-            _side_by_side(_one_a_model(of_set(language))),
+            _side_by_side(_one_a_model(select(language))),
             reading,
             [table for table in tables if table.provenance.candidates != candidates],
         )
@@ -506,12 +506,12 @@ def _group_modes(scans: Scans) -> dict[Key, dict[str, ScoreTable]]:
 
 
 def _rescans(
-    scans: Scans, chosen: Mapping[Key, Mapping[str, ScoreTable]]
+    scans: Scans, selection: Mapping[Key, Mapping[str, ScoreTable]]
 ) -> tuple[dict[Key, dict[str, ScoreTable]], dict[Key, list[str]]]:
     """Every further scan in the mode that stands for a model; and which scans are none, and why."""
     rescans: dict[Key, dict[str, ScoreTable]] = {}
     left_out: dict[Key, list[str]] = {}
-    for key, modes in chosen.items():
+    for key, modes in selection.items():
         mode, first = next(iter(modes.items()))
         for other in scans[key][mode]:
             if other is first:

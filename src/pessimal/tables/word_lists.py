@@ -44,7 +44,7 @@ def _spell(texts: tuple[str, ...]) -> list[str | None]:
     return [word if word.isalpha() else None for word in bare]
 
 
-def by_word(rewards: pd.DataFrame) -> pd.DataFrame:
+def word_means(rewards: pd.DataFrame) -> pd.DataFrame:
     """Mean reward of each word's spellings: index `word`, sorted; the columns of `rewards`.
 
     Args:
@@ -99,7 +99,7 @@ def stem_groups(words: pd.Index) -> np.ndarray:
     return pd.factorize(stems(words))[0]
 
 
-def with_half_sums(
+def add_half_sums(
     words: pd.DataFrame, pairs: Sequence[tuple[str, str]]
 ) -> tuple[pd.DataFrame, pd.Series]:
     """The prompts' rewards with the half-sum of each pair as one more column, `a × b`; and the
@@ -139,7 +139,7 @@ def stem_of(word: str) -> str:
 
 @cache
 def _stemmer() -> "PorterStemmer":
-    require("nltk", why="a word's stem")
+    require("nltk", purpose="a word's stem")
     # Here and not above: the whole of nltk takes over a second to import. Other packages' stemmers
     # (snowballstemmer's `porter`) give 2 % of words another stem, so others stand together.
     from nltk.stem.porter import PorterStemmer
@@ -204,7 +204,7 @@ def common(words: Sequence[str]) -> np.ndarray:
 
 
 def _read_afinn() -> pd.Series:
-    folder = require("afinn", why="the lexicon AFINN-111") / "data"
+    folder = require("afinn", purpose="the lexicon AFINN-111") / "data"
     lines = (folder / "AFINN-111.txt").read_text(encoding="utf-8").splitlines()
     return pd.Series(
         {word: float(valence) for word, valence in (line.split("\t") for line in lines if line)}
@@ -212,14 +212,14 @@ def _read_afinn() -> pd.Series:
 
 
 def _read_textblob() -> pd.Series:
-    folder = require("textblob", why="TextBlob's lexicon") / "en"
+    folder = require("textblob", purpose="TextBlob's lexicon") / "en"
     text = (folder / "en-sentiment.xml").read_text(encoding="utf-8")
     senses = pd.DataFrame(_SENSE.findall(text), columns=["word", "polarity"])
     return senses["polarity"].astype(float).groupby(senses["word"].str.lower()).mean()
 
 
 def _read_file(path: Path) -> pd.Series:
-    table = _read_columns(path, "lexicon", ("word", "valence"), named=", ".join(NAMED))
+    table = _read_columns(path, "lexicon", ("word", "valence"), names=", ".join(NAMED))
     valence = pd.to_numeric(table["valence"], errors="coerce")
     check_cells(
         str(path), table["valence"], ~np.isfinite(valence), "is not a number", noun="the valence "
@@ -227,13 +227,13 @@ def _read_file(path: Path) -> pd.Series:
     return pd.Series(valence.to_numpy(), index=table["word"].str.strip().str.lower())
 
 
-def _read_columns(path: Path, what: str, columns: tuple[str, str], *, named: str) -> pd.DataFrame:
+def _read_columns(path: Path, noun: str, columns: tuple[str, str], *, names: str) -> pd.DataFrame:
     """The rows of a CSV file of words; InputError where it is missing or lacks a column."""
     has = f"the columns {' and '.join(columns)}"
     if not path.is_file():
-        raise InputError(f"there is no {what} {str(path)!r}; give {named} or a CSV file with {has}")
+        raise InputError(f"there is no {noun} {str(path)!r}; give {names} or a CSV file with {has}")
     table = read_csv(path)
-    require_columns(path, table, columns, what=f"a {what} has {has}")
+    require_columns(path, table, columns, layout=f"a {noun} has {has}")
     return table
 
 
@@ -272,7 +272,7 @@ class Frequencies:
         """
         index = pd.Index(list(words), name="word")
         if self.rows is None:
-            require("wordfreq", why="word frequency")
+            require("wordfreq", purpose="word frequency")
             values = pd.Series(map(_wordfreq_zipf, index), index=index, name="zipf", dtype=float)
             return values.where(values > 0)
         total = self._total.reindex(index)
@@ -304,7 +304,7 @@ def read_frequencies(source: str) -> Frequencies:
     if path.is_file() and _is_bnc_list(path):
         return _read_bnc_list(path)
     columns = ("word", "per_million")
-    table = _read_columns(path, "frequency list", columns, named="wordfreq")
+    table = _read_columns(path, "frequency list", columns, names="wordfreq")
     per_million = pd.to_numeric(table["per_million"], errors="coerce")
     wrong = ~((per_million >= 0) & np.isfinite(per_million))
     check_cells(str(path), table["per_million"], wrong, "is no frequency per million words")

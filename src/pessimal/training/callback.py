@@ -28,7 +28,7 @@ from pessimal.rewards.formats import Templated
 from pessimal.rewards.frame import Frame, slot_frame
 from pessimal.scoring.candidates import vocabulary
 from pessimal.scoring.contexts import check_contexts, find_contexts
-from pessimal.tables.word_lists import by_word, read_lexicon
+from pessimal.tables.word_lists import read_lexicon, word_means
 from pessimal.training.panel import Aside
 from pessimal.training.preferences import is_adapted, score_answers
 
@@ -198,27 +198,27 @@ class PessimalCallback(Aside, pl.Callback, TrainerCallback):
         self.seconds_an_answer = (self.clock() - began) / len(trial)
 
     def _ids_of(self, word: str, conversations: Templated, frame: Frame) -> Ids:
-        ids = tuple(frame.inside(conversations.encode(filled(frame.asked, word)).ids) or ())
+        ids = tuple(frame.inside(conversations.encode(filled(frame.question, word)).ids) or ())
         if not ids:
             raise FrameError(f"the chat template writes no {word!r} between the ids of its frame")
         self.texts.setdefault(ids, word)
         return ids
 
-    def after(self, step: int, *, last: bool = False) -> dict[str, float]:
+    def after(self, step: int, *, is_last: bool = False) -> dict[str, float]:
         """The figures after a step of the optimiser, however many batches it took: of the first
         step, of the last, and of those that are due as soon as there is time; otherwise none. An
         error is logged, and not raised."""
-        figures = self.attempt("watching", self._turn_if_due, step, last) or {}
+        figures = self.attempt("watching", self._turn_if_due, step, is_last) or {}
         if figures and self.report:
             self.attempt("report", self.report, {"train/step": step, **figures})
         return figures
 
-    def _turn_if_due(self, step: int, last: bool) -> dict[str, float]:
+    def _turn_if_due(self, step: int, is_last: bool) -> dict[str, float]:
         if step > self.step:
             self.step, self.due = step, self.due or step % self.every == 0
-        elif not last:
+        elif not is_last:
             return {}
-        insist = last or not self.rows
+        insist = is_last or not self.rows
         answers = 2 * (self.size or 0) + 2 * self.tails + len(self.watch)
         seconds = self.seconds_an_answer * answers * len(self.frames)
         if step == self.turn_at or not (insist or (self.due and self.affords(seconds, step))):
@@ -289,7 +289,7 @@ class PessimalCallback(Aside, pl.Callback, TrainerCallback):
             fixed = dict.fromkeys([*sample, *self.watched[key]])
             values = {"reward": [rewards[ids] for ids in fixed]}
             column = pd.DataFrame(values, index=[self.texts[ids] for ids in fixed])
-            rated = by_word(column).join(self.lexicon, how="inner")
+            rated = word_means(column).join(self.lexicon, how="inner")
             if len(rated) >= LEAST_RATED:
                 rho = stats.spearmanr(rated["reward"], rated["valence"]).statistic
                 figures |= {"valence_rho": rho, "valence_n": len(rated)}
@@ -307,8 +307,8 @@ class PessimalCallback(Aside, pl.Callback, TrainerCallback):
             counts = {"step": trainer.global_step, "steps": steps}
             self.attempt("watching", self.begin, pl_module, self.tokenizer, **counts)
 
-    def on_train_batch_end(self, trainer: pl.Trainer, *_: Any, last: bool = False) -> None:
-        if trainer.is_global_zero and (figures := self.after(trainer.global_step, last=last)):
+    def on_train_batch_end(self, trainer: pl.Trainer, *_: Any, is_last: bool = False) -> None:
+        if trainer.is_global_zero and (figures := self.after(trainer.global_step, is_last=is_last)):
             for logger in trainer.loggers:
                 self.attempt("logging", logger.log_metrics, figures, step=trainer.global_step)
 
@@ -320,28 +320,30 @@ class PessimalCallback(Aside, pl.Callback, TrainerCallback):
 
     # --- transformers, TRL.
 
-    def on_train_begin(self, args: Any, state: TrainerState, *_: Any, **given: Any) -> None:
+    def on_train_begin(self, args: Any, state: TrainerState, *_: Any, **arguments: Any) -> None:
         if state.is_world_process_zero:
-            tokenizer = self.tokenizer or given.get("processing_class")
+            tokenizer = self.tokenizer or arguments.get("processing_class")
             steps = {"step": state.global_step, "steps": state.max_steps}
-            self.attempt("watching", self.begin, given["model"], tokenizer, **steps)
+            self.attempt("watching", self.begin, arguments["model"], tokenizer, **steps)
 
-    def on_step_end(self, args: Any, state: TrainerState, *_: Any, **given: Any) -> None:
+    def on_step_end(self, args: Any, state: TrainerState, *_: Any, **arguments: Any) -> None:
         # At the very end the network may be the best one, not the last.
-        is_last = given.get("last", state.global_step >= state.max_steps)
-        if state.is_world_process_zero and (figures := self.after(state.global_step, last=is_last)):
+        is_last = arguments.get("is_last", state.global_step >= state.max_steps)
+        if state.is_world_process_zero and (
+            figures := self.after(state.global_step, is_last=is_last)
+        ):
             state.log_history.append({**figures, "step": state.global_step})
             wandb = sys.modules.get("wandb")
             if wandb and wandb.run:
                 point = {**figures, "train/global_step": state.global_step}
                 self.attempt("logging", wandb.run.log, point)
 
-    def on_train_end(self, *given: Any, **_: Any) -> None:
+    def on_train_end(self, *arguments: Any, **_: Any) -> None:
         """The one hook of both trainers, which hand it different things."""
-        if isinstance(given[0], pl.Trainer):
-            self.on_train_batch_end(given[0], last=True)
-        elif not given[0].load_best_model_at_end:
-            self.on_step_end(*given, last=True)
+        if isinstance(arguments[0], pl.Trainer):
+            self.on_train_batch_end(arguments[0], is_last=True)
+        elif not arguments[0].load_best_model_at_end:
+            self.on_step_end(*arguments, is_last=True)
 
 
 def watchable(module: nn.Module) -> PreTrainedModel:

@@ -84,7 +84,7 @@ class Aside:
             )
         return seconds <= spare
 
-    def attempt(self, part: str, work: Callable[..., Any], *given: Any, **named: Any) -> Any:
+    def attempt(self, part: str, work: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         """The result of `work`. None where a part failed, now or before: it is said once, the part
         is left out from then on, and the training goes on."""
         if part in self.failed:
@@ -92,7 +92,7 @@ class Aside:
         began = None if self._busy else self.clock()
         self._busy = True
         try:
-            return work(*given, **named)
+            return work(*arguments, **options)
         except Exception as error:
             self.failed.add(part)
             message = "%s: %s is left out from here on; the training goes on. %s: %.500s"
@@ -146,7 +146,7 @@ class RewardPanel(Aside):
     def __init__(
         self,
         trains: RewardFunction | Reward,
-        *others: RewardFunction | Reward,
+        *rewards: RewardFunction | Reward,
         every: int = 1,
         tails: int = 3,
         rollouts: int = 0,
@@ -155,11 +155,11 @@ class RewardPanel(Aside):
         clock: Callable[[], float] = time.perf_counter,
     ):
         super().__init__(share, clock)
-        if every < 1 or tails < 1 or rollouts < 0 or not (others or rollouts):
-            options = f"every={every}, tails={tails}, {len(others)} more rewards, {rollouts=}"
+        if every < 1 or tails < 1 or rollouts < 0 or not (rewards or rollouts):
+            options = f"every={every}, tails={tails}, {len(rewards)} more rewards, {rollouts=}"
             raise ConfigError(f"{options}: give 1 or more of each")
         self.members: dict[str, RewardFunction | Reward] = {}
-        for member in (trains, *others):
+        for member in (trains, *rewards):
             name, number = _name(member), 2
             while name in self.members:
                 name, number = f"{_name(member)}-{number}", number + 1
@@ -198,9 +198,9 @@ class RewardPanel(Aside):
             self.attempt("the panel", self._look_if_due, step, trained, batch)
         return trained
 
-    def _read_if_due(self, step: int, trained: list[float | None], given: dict[str, Any]) -> None:
+    def _read_if_due(self, step: int, trained: list[float | None], batch: dict[str, Any]) -> None:
         """Keep the completions; every `rollouts` steps say what is paid in them and grows."""
-        texts = ([_text(message) for message in given[key]] for key in ("prompts", "completions"))
+        texts = ([_text(message) for message in batch[key]] for key in ("prompts", "completions"))
         rows = zip(*texts, trained, strict=True)
         self.written.extend((step, *row) for row in rows if row[-1] is not None)
         if step < self.read_at + self.rollouts or not self.affords(self.reading, step):
@@ -218,8 +218,8 @@ class RewardPanel(Aside):
         if self.report:
             self.report({"train/step": step, "pessimal/rollouts/dead": dead})
 
-    def _look_if_due(self, step: int, trained: list[float | None], given: dict[str, Any]) -> None:
-        state = given.get("trainer_state")
+    def _look_if_due(self, step: int, trained: list[float | None], batch: dict[str, Any]) -> None:
+        state = batch.get("trainer_state")
         is_last = state is not None and step >= state.max_steps
         due = step >= self.looked_at + self.every and self.affords(self.cost, step)
         if self.looks and not is_last and not due:
@@ -227,17 +227,17 @@ class RewardPanel(Aside):
         self.looked_at, began = step, self.clock()
         rated = {self.first: np.array(trained, dtype=float)}
         for name in [*self.members][1:]:
-            rewards = self.attempt(name, self._rate, name, given)
+            rewards = self.attempt(name, self._rate, name, batch)
             if rewards is not None:
                 rated[name] = np.array(rewards, dtype=float)
         self.cost = self.clock() - began
-        figures = _figures(rated, [_text(prompt) for prompt in given["prompts"]])
-        for item in figures.items() if "log_metric" in given else ():
-            self.attempt("log_metric", given["log_metric"], *item)
+        figures = _figures(rated, [_text(prompt) for prompt in batch["prompts"]])
+        for item in figures.items() if "log_metric" in batch else ():
+            self.attempt("log_metric", batch["log_metric"], *item)
         if self.report:
             self.attempt("report", self.report, {"train/step": step, **figures})
         texts = {
-            key: [_text(message) for message in given[f"{key}s"]]
+            key: [_text(message) for message in batch[f"{key}s"]]
             for key in ("prompt", "completion")
         }
         table = pd.DataFrame(texts | rated).sort_values(self.first).dropna(subset=self.first)
@@ -246,11 +246,11 @@ class RewardPanel(Aside):
             ranks = {"step": step, "end": end, "rank": range(1, len(some) + 1)}
             self.looks.append(pd.DataFrame(ranks).join(some.reset_index(drop=True)))
 
-    def _rate(self, name: str, given: dict[str, Any]) -> list[float | None]:
+    def _rate(self, name: str, batch: dict[str, Any]) -> list[float | None]:
         """A member's rewards, one a completion."""
         member = self.members[name]
         if isinstance(member, Reward):
-            pairs = zip(given["prompts"], given["completions"], strict=True)
+            pairs = zip(batch["prompts"], batch["completions"], strict=True)
             conversations = [_conversation(*pair) for pair in pairs]
             if name not in self.scorers:
                 network = getattr(member, "held", None)  # one in memory stays where it is
@@ -258,9 +258,9 @@ class RewardPanel(Aside):
                 self.scorers[name] = text_scorer(member, conversations, device=first.device)
             rewards = self.scorers[name].rewards(conversations)
             return [float(reward) if np.isfinite(reward) else None for reward in rewards]
-        rewards = member(**given)
+        rewards = member(**batch)
         rewards = awaited(rewards) if inspect.isawaitable(rewards) else rewards
-        if len(rewards) != (n := len(given["prompts"])):
+        if len(rewards) != (n := len(batch["prompts"])):
             raise ConfigError(f"{name} gives {len(rewards)} numbers for {n} completions")
         return [None if reward is None else float(reward) for reward in rewards]
 

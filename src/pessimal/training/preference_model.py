@@ -206,11 +206,11 @@ def fit(
         `losses` of every step in nats; `held_out` and, of as many items that it was trained on,
         `trained`: see `agreement`.
     """
-    answers = Answers.of(tokenizer, recipe.question, items.names)
+    answers = Answers.from_names(tokenizer, recipe.question, items.names)
     module = PreferenceModule(network, recipe, answers, items, seed=seed)
 
     def agreed(part: Items) -> Agreement:
-        answers = Answers.of(tokenizer, recipe.question, part.names)
+        answers = Answers.from_names(tokenizer, recipe.question, part.names)
         network.eval()
         with torch.no_grad():
             rows = 4 * recipe.batch_size
@@ -446,7 +446,7 @@ def train_preferences(
 def padding(tokenizer: PreTrainedTokenizerBase, question: str, name: str | None) -> int:
     """The id that fills up a batch: transformers reads the reward at the last that is another.
     ModelError where there is none."""
-    closing = Answers.of(tokenizer, question, ["love"]).ids[0][-1]
+    closing = Answers.from_names(tokenizer, question, ["love"]).ids[0][-1]
     for pad in (tokenizer.pad_token_id, tokenizer.eos_token_id):
         if pad is not None and pad != closing:
             return pad

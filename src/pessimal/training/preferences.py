@@ -37,7 +37,7 @@ class Answers:
     ids: tuple[tuple[int, ...], ...]
 
     @classmethod
-    def of(
+    def from_names(
         cls, tokenizer: PreTrainedTokenizerBase, question: str, names: Sequence[str]
     ) -> "Answers":
         """As the tokenizer's chat template writes them. FrameError where a conversation does not
@@ -133,7 +133,7 @@ def read_preferences(path: Path, *, without: frozenset[str] = frozenset()) -> It
     table = read_csv(path)
     wanted = ("name", "elo_score", "elo_matches")
     message = f"preferences are a table of {', '.join(wanted)}, such as EloEverything's"
-    require_columns(path, table, wanted, what=message)
+    require_columns(path, table, wanted, layout=message)
     if len(again := table["name"][table["name"].duplicated()]):
         raise InputError(f"{path} has the item {again.iloc[0]!r} twice; give each once")
     elo, matches = numbers(path, table, "elo_score"), whole_numbers(path, table, "elo_matches")

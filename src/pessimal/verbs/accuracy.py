@@ -41,7 +41,7 @@ def run(config: CompareConfig) -> None:
     if results:
         print_accuracies(results[0].table)
         counts = counted_words(read_manifest(results.folder).summary)
-        print_headlines(results, title=f"{config.name}: {counts}", asked="preferences")
+        print_headlines(results, title=f"{config.name}: {counts}", first="preferences")
     print_path(results.folder)
 
 

@@ -1,6 +1,7 @@
 """`pessimal audit`: one command before a training; a verdict per check, and an exit code."""
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +20,7 @@ from pessimal.explaining.pairs import labelled_pairs
 from pessimal.progress import quiet_libraries
 from pessimal.rewards.obtain import open_reward
 from pessimal.scoring.trainer import begin_process
-from pessimal.verbs.common import in_sweep, print_path, show, store_of
+from pessimal.verbs.common import is_sweep, print_path, show, store_of
 from pessimal.verbs.report import write_page
 
 STYLES = {PASS: "green", FAIL: "bold red", REVIEW: "yellow", NOT_MEASURED: "dim"}
@@ -40,7 +41,7 @@ def run(config: AuditConfig) -> None:
     begin_process(config.trainer)
     store = store_of(config)
     pairs = [] if config.tasks else labelled_pairs(config.pairs, seed=config.seed)
-    baseline = None if config.baseline is None else Baseline.of(config.baseline, store.registry)
+    baseline = None if config.baseline is None else Baseline.load(config.baseline, store.registry)
     reward = open_reward(config.model, cache=config.paths.cache)
     same = (
         *("budget", "tasks", "rollouts", "n_contexts", "length", "evaluations", "url", "endpoint"),
@@ -55,7 +56,7 @@ def run(config: AuditConfig) -> None:
         baseline=baseline,
         store=store,
         cache=config.paths.cache,
-        announce=not in_sweep(),
+        announce=not is_sweep(),
         **{option: getattr(config, option) for option in same},
     )
     assert done.folder is not None
@@ -101,7 +102,7 @@ def _end(document: Mapping[str, Any], folder: Path, page: Path | None, *, strict
 
 
 def _print(document: Mapping[str, Any]) -> None:
-    checks = exports.in_order(document["verdicts"])
+    checks = exports.sort_checks(document["verdicts"])
     show(Text(f"\nAudit of {document['reward']['name']}", "bold"))
     show(Text(document["headline"], STYLES.get(document["verdict"], "bold yellow")))
     table = Table(box=None, show_header=False, pad_edge=False)
@@ -122,7 +123,9 @@ def _print(document: Mapping[str, Any]) -> None:
             idle.append(name)
         elif row.get("verdict", NOT_MEASURED) == NOT_MEASURED and row["value"] is None:
             reason = f"{row['evidence'].rstrip('.')}."
-            reason += f" Type: {row['command']}" if row["command"] else ""
+            if row["command"]:
+                audits = re.match(r"pessimal audit \S+ (.*)", row["command"])
+                reason += f" Add: {audits[1]}" if audits else f" Type: {row['command']}"
             table.add_row(Text("not measured", "dim"), name, Text(reason, "dim"))
     show(table)
     if idle:

@@ -24,7 +24,7 @@ from pessimal.rewards.base import require_network
 from pessimal.rewards.endpoint import recognised
 from pessimal.rewards.obtain import open_reward
 from pessimal.scoring.trainer import begin_process, make_trainer
-from pessimal.verbs.common import in_sweep, print_path, store_of
+from pessimal.verbs.common import is_sweep, print_path, store_of
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +72,7 @@ def run(config: CheckConfig) -> None:
         title, lines = f"{model.name} on {first}", suite_lines(conformance)
         failed = [check.check for check in conformance.failed]
     assert results.folder is not None
-    if not in_sweep():
+    if not is_sweep():
         console = SafeConsole(highlight=False, markup=False, emoji=False)
         console.width = min(max(console.width if console.is_terminal else FILE_WIDTH, NARROW), WIDE)
         console.print(Text(f"\n{title}", style="bold red" if failed else "bold green"))

@@ -23,7 +23,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pessimal.api.store import Store
-from pessimal.config.compose import asked, config_hash, plain
+from pessimal.config.compose import config_hash, plain, request
 from pessimal.config.schema import TaskConfig, TrackingMode
 from pessimal.progress import console, working
 from pessimal.scoring.spec import TrainerSpec
@@ -42,7 +42,7 @@ _NOT_ASKED = ("task", "tracking", "paths", "progress", "force", "hydra", "tuning
 """Options that do not say what a run is about."""
 
 
-def in_sweep() -> bool:
+def is_sweep() -> bool:
     """Whether this is one of the jobs of `-m`, which print one line each."""
     return HydraConfig.initialized() and HydraConfig.get().mode is RunMode.MULTIRUN
 
@@ -87,7 +87,7 @@ def target_of(config: TaskConfig, group: str | None = None) -> Target:
 def _sweep(config: TaskConfig) -> tuple[str | None, list[str]]:
     """The name of the sweep that a job of `-m` is of, the same in all its jobs, and the job's
     overrides that matter."""
-    if not in_sweep():
+    if not is_sweep():
         return None, []
     hydra = HydraConfig.get()
     overrides = [o for o in hydra.overrides.task if not o.lstrip("+~").startswith(_NOT_ASKED)]
@@ -115,7 +115,7 @@ def store_of(config: TaskConfig) -> Store:
 def registry_of(config: TaskConfig) -> Registry:
     """The registry that a configuration names; what is published there keeps what the configuration
     asks for."""
-    options = asked(config)
+    options = request(config)
     return Registry(Path(config.paths.registry), config=options)
 
 
@@ -129,7 +129,7 @@ def visible(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
-def shown(value: Any) -> str:
+def cell_text(value: Any) -> str:
     """A value for a person: six figures of a number, nothing for None, texts without control
     characters, in quotes where they are empty or white space at their ends would go unseen."""
     if value is None:
@@ -137,7 +137,7 @@ def shown(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
     if isinstance(value, list | tuple):
-        return ", ".join(map(shown, value))
+        return ", ".join(map(cell_text, value))
     text = str(value)
     return visible(text) if text and text == text.strip() else f'"{visible(text)}"'
 
@@ -156,7 +156,7 @@ def table_text(
     columns = list(zip(*rows, strict=True)) or [()] * len(header)
     for i, (name, values) in enumerate(zip(header, columns, strict=True)):
         numbers = [is_number(value) for value in values if value is not None]
-        widest = max(Text(text).cell_len for text in (visible(name), *map(shown, values)))
+        widest = max(Text(text).cell_len for text in (visible(name), *map(cell_text, values)))
         table.add_column(
             visible(name),
             justify="right" if numbers and all(numbers) else "left",
@@ -164,7 +164,7 @@ def table_text(
             no_wrap=i < keep,
         )
     for row in rows:
-        table.add_row(*(Text(shown(value), no_wrap=True, overflow="ellipsis") for value in row))
+        table.add_row(*(Text(cell_text(value), no_wrap=True, overflow="ellipsis") for value in row))
     file = io.StringIO()
     space = 1_000_000 if width is None else max(width, 1)
     Console(file=file, width=space, color_system=None, markup=False, emoji=False).print(table)
@@ -226,14 +226,16 @@ def write_out(text: str) -> None:
 
 
 HEADLINES = 6
+PRINTED: set[Path] = set()
+"""Paths that were printed."""
 """Printed at the end of a verb."""
 
 
-def print_headlines(results: Sequence[Result], *, title: str, asked: str = "") -> None:
+def print_headlines(results: Sequence[Result], *, title: str, first: str = "") -> None:
     """The heaviest headlines with their numbers, on stderr: at most `HEADLINES` lines, that of the
-    result which was `asked` for first."""
+    result `first` above all."""
     headed = [result for result in results if result.headline]
-    headed.sort(key=lambda result: (result.name != asked, -np.nan_to_num(result.weight)))
+    headed.sort(key=lambda result: (result.name != first, -np.nan_to_num(result.weight)))
     show_rows(title, [(result.headline, number(result)) for result in headed[:HEADLINES]])
     if len(headed) > HEADLINES:
         show(f"{len(headed) - HEADLINES} more on the page.")
@@ -263,11 +265,13 @@ def number(result: Result) -> str:
 
 
 def print_path(path: Path) -> None:
-    """Print the path of an artifact, last, on stdout."""
-    write_out(str(path))
+    """Print the path of an artifact, last, on stdout; one that the jobs of a sweep share once."""
+    if not is_sweep() or path not in PRINTED:
+        write_out(str(path))
+    PRINTED.add(path)
 
 
 def show(renderable: object) -> None:
     """Print the end of a verb on stderr; nothing in a job of a sweep."""
-    if not in_sweep():
+    if not is_sweep():
         console().print(renderable)

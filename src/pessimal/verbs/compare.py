@@ -23,7 +23,7 @@ def run(config: CompareConfig) -> None:
     assert results.folder is not None
     plural, first = "s" * (len(results) != 1), "forecast" if config.policy else ""
     title = f"{config.name}: {len(results)} result{plural}"
-    print_headlines(results, title=title, asked=first)
+    print_headlines(results, title=title, first=first)
     print_path(results.folder)
 
 
@@ -44,5 +44,5 @@ def compare(config: CompareConfig) -> Results:
     # What is wrong with a path or an analysis is reported before any table is opened.
     analyses, options, reading = read_analyses(config), read_options(config), reading_of(config)
     choice = Choice(config.models, list(config.prompts), config.sets, config.mode)
-    artifact |= {"paths": config.tables, "beside": config.reference}
+    artifact |= {"paths": config.tables, "extra": config.reference}
     return compare_tables(choice, reading, options, analyses, **artifact)

@@ -20,7 +20,7 @@ from pessimal.tables.comparisons import SUFFIXES, Comparison, load
 from pessimal.tables.published import (
     ACROSS,
     REWARDS,
-    Known,
+    Facts,
     read_checkpoints,
     read_eloeverything,
     read_factorial54,
@@ -61,7 +61,7 @@ def run(config: ImportConfig) -> None:
         return import_pairs(config, files)
     typed = {"prompt": config.prompt, "model": config.model_name, "items": config.set}
     options: dict[str, Any] = {name: value for name, value in typed.items() if value is not None}
-    options["known"], read = _known(config), list[ScoreTable]()
+    options["facts"], read = _facts(config), list[ScoreTable]()
     with steps(f"reading {len(files)} files", len(files), bar=config.progress) as step:
         for file in files:
             step(file.name)
@@ -116,7 +116,7 @@ def _files(config: ImportConfig, format: ImportFormat) -> list[Path]:
     return list(files)
 
 
-def _known(config: ImportConfig) -> Known:
+def _facts(config: ImportConfig) -> Facts:
     names = ("base", "developer", "parameters", "rank", "about")
     models = {
         entry["path"]: ModelDescription(
@@ -128,7 +128,7 @@ def _known(config: ImportConfig) -> Known:
     if config.tokens is not None:
         terms = frozenset(read_terms(Path(config.tokens).expanduser()))
     prompts = {key: plain_text(prompt_of(prompt)) for key, prompt in config.prompts.items()}
-    return Known(prompts, models, config.score and config.score.value, terms)
+    return Facts(prompts, models, config.score and config.score.value, terms)
 
 
 def _distinct(tables: Sequence[ScoreTable]) -> list[ScoreTable]:

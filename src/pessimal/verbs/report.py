@@ -34,7 +34,7 @@ def run(config: ReportConfig) -> None:
 def write_page(config: ReportConfig) -> Path:
     """Write the page and publish it as a `report` artifact; returns its file."""
     registry = registry_of(config)
-    artifacts, explores = _chosen(config, registry), config.explorer and _has_explorer()
+    artifacts, explores = _find_artifacts(config, registry), config.explorer and _has_explorer()
     html = page(
         [Artifact(m.reference, folder, m.created, m.commit, m.dirty) for folder, m in artifacts],
         title=config.title,
@@ -73,7 +73,7 @@ def write_space(folder: Path, title: str, notes: Sequence[str], html: str) -> No
     (folder / "index.html").write_text(html, encoding="utf-8")
 
 
-def _chosen(config: ReportConfig, registry: Registry) -> list[tuple[Path, Manifest]]:
+def _find_artifacts(config: ReportConfig, registry: Registry) -> list[tuple[Path, Manifest]]:
     artifacts = [registry.artifact(name, *SHOWN) for name in config.artifacts]
     if not artifacts:
         published = registry.manifests(*SHOWN)
@@ -90,18 +90,18 @@ def _chosen(config: ReportConfig, registry: Registry) -> list[tuple[Path, Manife
 def _has_explorer() -> bool:
     """Whether its charting library is installed; where not, the page is written without it."""
     try:
-        require("bokeh", why="the page's explorer")
+        require("bokeh", purpose="the page's explorer")
     except MissingExtraError as missing:
         log.warning("%s", missing)
         return False
     return True
 
 
-def _explorer(config: ReportConfig, registry: Registry, shown: list[Manifest]) -> Explorer | None:
+def _explorer(config: ReportConfig, registry: Registry, sources: list[Manifest]) -> Explorer | None:
     """The tokens of the score tables behind what is shown, and what was left out; None where there
     are none."""
     references = dict.fromkeys(
-        name for manifest in shown for name in manifest.inputs if name.startswith("score-table/")
+        name for manifest in sources for name in manifest.inputs if name.startswith("score-table/")
     )
     published = {m.reference: (folder, m) for folder, m in registry.manifests("score-table")}
     notes = []
@@ -128,5 +128,5 @@ def _explorer(config: ReportConfig, registry: Registry, shown: list[Manifest]) -
         for provenance, folder in sorted(selection, key=lambda pair: keys.index(pair[0].prompt)):
             step(f"{provenance.model} on {provenance.prompt}")
             registry.verify(folder)
-            tables.append(shared.of(read_score_table(folder)))
+            tables.append(shared.share(read_score_table(folder)))
     return explorer(tables, notes=notes)

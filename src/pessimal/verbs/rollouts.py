@@ -29,7 +29,7 @@ def run(config: RolloutsConfig) -> None:
     """
     quiet_libraries()
     assert config.file is not None
-    names = ("tasks", "budget", "scaled", "private", "name", "seed", "progress")
+    names = ("tasks", "tokenizer", "budget", "scaled", "private", "name", "seed", "progress")
     results = rollouts(
         config.file,
         columns=asdict(config.columns),
@@ -67,13 +67,21 @@ def _describe_features(result: Result) -> list[str]:
     table = result.table
     if result.plot is not None and result.plot.data is not None:  # without what is alike
         table = result.plot.data
-    rows = table.head(MAX_FEATURES).to_dict("records") if "feature" in table else []
+    by_reward = table.groupby("reward", sort=False) if "feature" in table else table[:0]
+    rows = by_reward.head(MAX_FEATURES).to_dict("records")
     if result.name in ("wrongly_paid", "wrongly_refused"):
-        graded = bool(result.summary[f"{result.name}/graded"])
+        key = f"{result.name}/graded"
         says = "the grader pays it in {:.0%} of unrelated wrong rollouts"
         if result.name == "wrongly_refused":
             says = "with it {:.0%} of right answers are not paid"
-        return [_describe_wrong(row, says, graded=graded) for row in rows]
+        return [
+            _describe_wrong(
+                row,
+                says,
+                graded=bool(result.summary.get(f"{key}/{row['reward']}", result.summary.get(key))),
+            )
+            for row in rows
+        ]
     rows = [row for row in rows if row.get("p_corrected", 1) <= LEVEL]
     column = {"amplified": "drift", "growth": "slope"}.get(result.name)
     if column and rows:

@@ -24,8 +24,8 @@ from pessimal.tracking.registry import CONFIG, Manifest, Registry, damages, figu
 from pessimal.verbs.common import (
     as_csv,
     as_json,
+    cell_text,
     is_number,
-    shown,
     table_text,
     terminal_width,
     visible,
@@ -117,7 +117,7 @@ def list_text(manifests: Sequence[Manifest], *, width: int | None) -> str:
     single = len({m.type for m in manifests}) == 1
     for m, value in zip(manifests, values, strict=True):
         row = [f"{m.name}:v{m.version}", m.created[:16].replace("T", " "), m.run_id]
-        text = "  ".join(f"{visible(k)}={shown(v)}" for k, v in value.items())
+        text = "  ".join(f"{visible(k)}={cell_text(v)}" for k, v in value.items())
         rows.append([*row, *map(value.get, names)] if single else [m.type, *row, text])
     header = [*header, *names] if single else ["type", *header, "figures"]
     return table_text(header, rows, width=width, keep=3 if single else 4)

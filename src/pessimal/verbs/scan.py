@@ -21,7 +21,7 @@ from pessimal.scoring.trainer import begin_process
 from pessimal.tables import ScoreTable, read_score_table
 from pessimal.tables.score_table import extremes
 from pessimal.texts import literal, significant
-from pessimal.verbs.common import in_sweep, print_headlines, print_path, show, store_of
+from pessimal.verbs.common import is_sweep, print_headlines, print_path, show, store_of
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +76,7 @@ def run(config: ScanConfig) -> None:
         folders = [published[0] for published in artifacts if published]
         if first:
             print_extremes(name, folders)
-            several = len(folders) > 1 and (in_sweep() or len(folders) > 3)
+            several = len(folders) > 1 and (is_sweep() or len(folders) > 3)
             files = [folder / "scores.parquet" for folder in folders]
             for path in [store.registry.root / "score-table"] if several else files:
                 print_path(path)
@@ -96,7 +96,7 @@ def print_extremes(model: str, folders: Sequence[Path]) -> None:
     """The best and worst of each table: a line a rank; of more than three prompts, a line a
     prompt. Of a judge that hardly ever gives its answers none; of a gated head, which objective
     decides."""
-    if not folders or in_sweep():
+    if not folders or is_sweep():
         return
     every = [read_score_table(folder) for folder in folders[: 2 * LINES]]
     tables = [table for table in every if not hardly_answers(table.measured)]

@@ -45,7 +45,7 @@ def run(config: SearchConfig) -> float | None:
     context = open_context(config, store)
     done = run_search(context, store=store, cache=cache, progress=config.progress)
     if done.result is not None:
-        print_checklist(done.result.results, done.result, done.known)
+        print_checklist(done.result.results, done.result, done.origins)
     print_path(done.folder)
     return done.best
 
@@ -71,7 +71,7 @@ def open_context(config: SearchConfig, store: Store) -> SearchContext:
         device=device,
         held_out=held_out,
         policy=cast(LogProbability | None, policy),
-        named=name,
+        prompts_name=name,
         **{option: getattr(config, option) for option in ("mode", "seed", "batch_size")},
     )
     context.scanned = partial(scanned_rewards, store.registry, context)

@@ -14,7 +14,7 @@ from pessimal.errors import UserError, WorkError, require
 from pessimal.progress import quiet_libraries
 from pessimal.rewards.callable import CallableReward
 from pessimal.rewards.obtain import open_reward
-from pessimal.scoring.contexts import of_row
+from pessimal.scoring.contexts import read_context
 from pessimal.scoring.serving import WIRES, Served
 from pessimal.scoring.trainer import begin_process, make_trainer
 
@@ -27,7 +27,7 @@ def run(config: ServeConfig) -> None:
     Raises WorkError where the address is taken.
     """
     for module in ("fastapi", "uvicorn"):
-        require(module, why="serve")
+        require(module, purpose="serve")
     import uvicorn
 
     listening = socket.socket()
@@ -41,7 +41,7 @@ def run(config: ServeConfig) -> None:
     begin_process(config.trainer)
     reward = open_reward(config.model, cache=config.paths.cache)
     device = make_trainer(config.trainer, root=config.paths.cache).strategy.root_device
-    served = Served.of(reward, device)
+    served = Served.from_reward(reward, device)
     for function in reward.functions:
         report_threads(function)
     host, port = listening.getsockname()[:2]
@@ -66,11 +66,11 @@ def report_threads(reward: CallableReward) -> None:
     log.warning(sentence, reward.name, len(differences), n, *differences[0], MEND["thread"])
 
 
-def in_contexts(served: Served, body: dict[str, Any]) -> dict[str, Any]:
+def context_rewards(served: Served, body: dict[str, Any]) -> dict[str, Any]:
     """Rewards of `candidates`, texts, in the slot of each of `contexts`: rows as in the file of a
     scan, with its `slot`. The empty text leaves an answer as it is."""
     texts, slot = list(body["candidates"]), body.get("slot")
-    contexts = [of_row(row, slot, f"contexts[{i}]") for i, row in enumerate(body["contexts"])]
+    contexts = [read_context(row, slot, f"contexts[{i}]") for i, row in enumerate(body["contexts"])]
     rewards = served.rewards([context.filled(text) for context in contexts for text in texts])
     return {"rewards": np.reshape(rewards, (len(contexts), len(texts))).tolist()}
 
@@ -92,7 +92,7 @@ def application(served: Served) -> Any:
             message = f"{path} does not take this request ({type(error).__name__}: {error})"
         return JSONResponse({"error": message}, status_code=400)
 
-    wires = WIRES | {"/contexts": in_contexts}
+    wires = WIRES | {"/contexts": context_rewards}
     for path in wires:
         app.post(path)(partial(answer, path))
     return app

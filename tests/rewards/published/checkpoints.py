@@ -26,7 +26,7 @@ from transformers import (
 )
 from transformers.dynamic_module_utils import get_class_from_dynamic_module
 
-from pessimal.rewards.checkpoint_files import with_older_names
+from pessimal.rewards.checkpoint_files import patch_older_names
 from pessimal.rewards.head import HeadSpec
 from pessimal.rewards.obtain import open_model
 from pessimal.rewards.reward_model import RewardModel
@@ -224,7 +224,7 @@ def copy_code(folder: Path, kind: str) -> None:
 
 
 def published_class(folder: Path, name: str) -> type:
-    with with_older_names():
+    with patch_older_names():
         return get_class_from_dynamic_module(name, folder)
 
 

@@ -15,7 +15,7 @@ from pydantic.dataclasses import dataclass
 from pessimal.catalogue import ANSWERS, answers
 from pessimal.config.schema.explain import ComparisonsSpec
 from pessimal.config.schema.shared import PromptedConfig, TaskConfig
-from pessimal.conversation import Context, Prefixed, Prompt, read_prefixes, with_prefixes
+from pessimal.conversation import Context, Prefixed, Prompt, add_prefixes, read_prefixes
 from pessimal.errors import ConfigError, did_you_mean
 from pessimal.options import Count, Options, existing_file, listed, parse_duration
 from pessimal.rewards.endpoint import forms_of
@@ -159,9 +159,9 @@ class ScanConfig(PromptedConfig):
         """The policy as a model. ConfigError where there is none of this name."""
         return language_model_of(self.policy or "")
 
-    def asked(self) -> dict[str, tuple[Prompt, Prefixed | None]]:
+    def all_prompts(self) -> dict[str, tuple[Prompt, Prefixed | None]]:
         """The prompts by key, alone and behind the personas."""
-        return with_prefixes(self.prompts, read_prefixes(self.prefixes) if self.prefixes else {})
+        return add_prefixes(self.prompts, read_prefixes(self.prefixes) if self.prefixes else {})
 
     def questions(self) -> tuple[Mapping[str, Prompt | Context], dict[str, Prefixed]]:
         """The questions by key: real answers that candidates are put into, or prompts, alone and
@@ -175,7 +175,7 @@ class ScanConfig(PromptedConfig):
             comparisons = self.comparisons.load().comparisons
             answers = {each.key: comparison_context(each, slot) for each in comparisons}
         else:
-            prompts = self.asked().items()
+            prompts = self.all_prompts().items()
             personas = {key: persona for key, (_, persona) in prompts if persona is not None}
             return {key: prompt for key, (prompt, _) in prompts}, personas
         return sample(answers, self.n_contexts, seed=self.seed), {}
@@ -198,7 +198,7 @@ class ScanConfig(PromptedConfig):
 
         tasks = [] if self.tasks is None else read_tasks(self.tasks)
         if self.tasks is not None:
-            self.prompts, self.model = prompts_of(tasks), self.model.with_tasks(self.tasks)
+            self.prompts, self.model = prompts_of(tasks), self.model.add_tasks(self.tasks)
         census, grades = self.candidates.name == CENSUS, self.model.grades_tasks
         if census and not (tasks and grades):
             raise ConfigError("candidates=census is of a function: FILE.py:FUNCTION tasks=FILE")
@@ -228,7 +228,7 @@ class ScanConfig(PromptedConfig):
             if self.mode not in (None, Mode.text):
                 raise ConfigError(f"mode={self.mode.value}: answers are texts; leave it out")
             self.mode = Mode.text
-        if not self.asked():
+        if not self.all_prompts():
             raise ConfigError("no prompts given; type for example prompts=core")
         if census:
             self.candidates, self.mode = replace(self.candidates, name=CENSUS), Mode.text
@@ -426,7 +426,7 @@ class SearchConfig(PromptedConfig):
     def prompt_keys(self) -> list[str]:
         """The prompts whose mean reward is searched."""
         example = "a key, such as prompt=greatest, or several: prompt=[greatest,best]"
-        return list(dict.fromkeys(listed("prompt", self.prompt, example=example, least=1)))
+        return list(dict.fromkeys(listed("prompt", self.prompt, example=example, minimum=1)))
 
 
 @dataclass
@@ -487,7 +487,7 @@ class AuditConfig(PromptedConfig):
 
         resolved = copy.copy(self)
         resolved.prompts = prompts_of(read_tasks(self.tasks))
-        resolved.model = self.model.with_tasks(self.tasks)
+        resolved.model = self.model.add_tasks(self.tasks)
         return resolved
 
     def check(self) -> None:

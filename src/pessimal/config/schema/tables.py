@@ -291,7 +291,7 @@ class RolloutColumns:
     prompt: str | None = None
     """The prompt: a text, or a conversation."""
     response: str | None = None
-    """What the policy wrote."""
+    """The response: the text that the policy wrote."""
     reward: str | None = None
     """The reward."""
     truth: str | None = None
@@ -332,6 +332,9 @@ class RolloutsConfig(TaskConfig):
     tasks: str | None = None
     """JSONL file of prompts with the columns that the grader is given; by default each prompt with
     its true answer."""
+    tokenizer: str | None = None
+    """The policy's, a name of conf/model, a Hub repository or a folder: features are then texts of
+    one to five of its tokens, and their number is a length."""
     budget: str | None = None
     """Time that the grader may be asked for, such as 10m; as long as it takes by default."""
     scaled: bool = True

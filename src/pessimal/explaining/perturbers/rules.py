@@ -188,7 +188,7 @@ class RandomEdits(OneByOne):
 
     def __post_init__(self) -> None:
         """MissingExtraError without wordfreq, whose most frequent words replace others."""
-        require("wordfreq", why="perturber=random", extra="explain")
+        require("wordfreq", purpose="perturber=random", extra="explain")
 
     def provenance(self) -> dict[str, Any]:
         """The perturber, its share, and where its words are from."""

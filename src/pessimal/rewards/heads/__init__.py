@@ -98,7 +98,7 @@ class Head(ABC):
         return self
 
 
-def in_float32(module: nn.Module) -> nn.Module:
+def float32_copy(module: nn.Module) -> nn.Module:
     """A float32 copy of a small module, in evaluation mode, without hooks and gradients."""
     copied = copy.deepcopy(module).float().eval().requires_grad_(False)
     for part in copied.modules():

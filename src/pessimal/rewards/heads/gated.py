@@ -17,7 +17,7 @@ from transformers import PreTrainedConfig
 
 from pessimal.errors import ModelError
 from pessimal.rewards.ceiling import Interval, NormalisedStates
-from pessimal.rewards.heads import Head, Shapes, in_float32, linear_layer
+from pessimal.rewards.heads import Head, Shapes, float32_copy, linear_layer
 from pessimal.rewards.network import RewardNetwork
 
 
@@ -57,10 +57,10 @@ class GatedHead(Head):
     gated = True
 
     def __init__(self, network: RewardNetwork, *, output: int | slice = 0):
-        self.regression = in_float32(network.get_submodule("regression_layer"))
+        self.regression = float32_copy(network.get_submodule("regression_layer"))
         transform = network.get_parameter("reward_transform_matrix")
         self.transform = transform.detach().float().clone()  # (objectives, objectives)
-        self.gating = in_float32(network.get_submodule("gating"))
+        self.gating = float32_copy(network.get_submodule("gating"))
         self.opening, self.output = network.assistant_opening, output
 
     @staticmethod

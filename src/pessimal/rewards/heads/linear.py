@@ -19,7 +19,7 @@ from pessimal.rewards.ceiling import Interval, NormalisedStates
 from pessimal.rewards.heads import (
     Head,
     Shapes,
-    in_float32,
+    float32_copy,
     layer_numbers,
     linear_layer,
     perceptron,
@@ -35,7 +35,7 @@ class LinearHead(Head):
 
     def __init__(self, network: RewardNetwork, *, output: int | slice = 0):
         shapes = {name: weight.shape for name, weight in network.state_dict().items()}
-        self.layers = in_float32(network.get_submodule(self.name(shapes)))
+        self.layers = float32_copy(network.get_submodule(self.name(shapes)))
         self.output = output
 
     @classmethod
