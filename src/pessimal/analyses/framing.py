@@ -22,7 +22,7 @@ from pessimal.analyses.analysis import (
     check_rewards,
     check_varied,
     heads_of,
-    noted,
+    note_errors,
     notes_on_states,
     random_head_clause,
 )
