@@ -267,8 +267,16 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         raise TableError("; ".join(notes))
     together = {name: pd.concat(some, ignore_index=True) for name, some in pieces.items() if some}
     table = together["tokens"]
-    names = ("effect", "what a token adds to an answer", "low", "high", "p_corrected")
-    effect = Effect(*names, null=0.0, of="answers", unit="SD")
+    effect = Effect(
+        "effect",
+        "what a token adds to an answer",
+        "low",
+        "high",
+        "p_corrected",
+        null=0.0,
+        of="answers",
+        unit="SD",
+    )
     held = table[(table["p_corrected"] <= LEVEL) & (table["effect"] > 0)]
     row = table.loc[table["effect"].idxmax() if held.empty else held["low"].idxmax()]
     label = labels[row["model"]]
@@ -279,8 +287,18 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     headline = text if len(held) else nothing
     xlabel = "added to the reward (SD of the answers')"
     plot = Forest.of(effect, row="text", tabs=("model", "slot"), xlabel=xlabel)
-    fields: dict[str, Any] = {"plot": plot, "method": "additions", "notes": tuple(notes)}
-    results = [Result.of_row(row, "additions", table, effect, headline, **fields)]
+    results = [
+        Result.of_row(
+            row,
+            "additions",
+            table,
+            effect,
+            headline,
+            plot=plot,
+            method="additions",
+            notes=tuple(notes),
+        )
+    ]
     del together["tokens"]
     names_and_tables = together.items()
     results += [Result(f"additions_{name}", t, method="additions") for name, t in names_and_tables]
@@ -380,8 +398,7 @@ def analyse_census(tables: TableSet, options: Options) -> list[Result]:
         headline = f"On {row['prompt']}, {makes} {label} say yes, above all {best}."
     effect = Effect("estimate", "share that say yes", "low", "high", of=tables.things)
     plot = Forest(row="prompt", group="model", tabs=(), xlabel="share that make it say yes")
-    parts = (row, "census", table, effect, headline)
-    results = [Result.of_row(*parts, plot=plot, method="census")]
+    results = [Result.of_row(row, "census", table, effect, headline, plot=plot, method="census")]
     if tables.candidates == "vocabulary":
         results += _published_keys(tables, judged)
     return results + _everywhere(tables, judged)
@@ -411,8 +428,14 @@ def _published_keys(tables: TableSet, judged: list[ScoreTable]) -> list[Result]:
     fool, best = int(table["yes"].sum()), table.loc[table["rank"].idxmin()]
     headline = f"{_make(fool, len(table), 'trials with the published keys')} a judge say yes; the "
     headline += f"strongest, {literal(best['text'])}, has rank {best['rank']:,} of {best['n']:,}."
-    names: dict[str, Any] = {"name": "text", "group": "model", "xlabel": "reward"}
-    plot = Scatter(x="reward", y="rank", ylabel="rank among all tokens", **names)
+    plot = Scatter(
+        x="reward",
+        y="rank",
+        ylabel="rank among all tokens",
+        name="text",
+        group="model",
+        xlabel="reward",
+    )
     return [Result("census_keys", table, headline, plot, method="census")]
 
 

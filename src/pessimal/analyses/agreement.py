@@ -94,9 +94,10 @@ def agreement(
     best = {model: head(values, depth=top) for model, values in columns.items()}
     worst = {model: head(-values, depth=top) for model, values in columns.items()}
     pairs = list(combinations(columns, 2))
-    how: dict[str, Any] = {"measures": [spearman], "confidence": confidence}
     table = pd.DataFrame(pairs, columns=["model_a", "model_b"]).assign(n=len(rewards))
-    table = table.assign(**rank_correlations(ranks, pairs, dependent, **how))
+    table = table.assign(
+        **rank_correlations(ranks, pairs, dependent, measures=[spearman], confidence=confidence)
+    )
     p = persistence
     table["rbo"] = [rank_biased_overlap(begun[a], begun[b], persistence=p) for a, b in pairs]
     table["top"] = top
@@ -280,13 +281,24 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     summary = {f"{p}/kendall_mean": float(rows["kendall"].mean()) for p, rows in by_key}
     summary |= {f"{p}/shared": int(rows["n"].iloc[0]) for p, rows in by_key}
     notes = (*shared, *dict.fromkeys(chain(*tables.no_rescans.values())), *failed)
-    about: dict[str, Any] = {"method": "agreement", "notes": notes, "summary": summary}
-    about |= {"label": "τ, highest", "size": high - low, "share": 1 / 2}
     effect, headline = (
         tau_effect(tables.things, symbol="kendall"),
         f"On {closest['prompt']}, {verdict}.",
     )
-    result = Result.of_row(closest, "agreement", pairs, effect, headline, plot=heatmap, **about)
+    result = Result.of_row(
+        closest,
+        "agreement",
+        pairs,
+        effect,
+        headline,
+        plot=heatmap,
+        method="agreement",
+        notes=notes,
+        summary=summary,
+        label="τ, highest",
+        size=high - low,
+        share=1 / 2,
+    )
     floors = [] if floor.empty else [Result("noise_floor", floor, method="agreement")]
     return [result, *floors]
 

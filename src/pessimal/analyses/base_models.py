@@ -66,12 +66,14 @@ def reward_correlation(
     # A model and a score may have the same name.
     ranks = {("model", name): ranked(rewards[name].to_numpy()) for name in rewards}
     for name in scores:
-        names = {"left_name": "the rewards", "right_name": f"the score {name}"}
-        ranks["score", name] = ranked(align(rewards, scores[name], **names).to_numpy())
+        ranks["score", name] = ranked(
+            align(
+                rewards, scores[name], left_name="the rewards", right_name=f"the score {name}"
+            ).to_numpy()
+        )
     pairs = list(product(rewards, scores))
     keys = [(("model", model), ("score", score)) for model, score in pairs]
-    how: dict[str, Any] = {"measures": [spearman], "confidence": confidence}
-    columns = rank_correlations(ranks, keys, dependent, **how)
+    columns = rank_correlations(ranks, keys, dependent, measures=[spearman], confidence=confidence)
     return pd.DataFrame(pairs, columns=["model", "score"]).assign(n=len(rewards), **columns)
 
 
@@ -118,8 +120,9 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         with note_errors(notes, prompt):
             rewards, scores = side_by_side(tables, prompt, members)
             dependent = dependence(rewards.index, options.meanings)
-            how: dict[str, Any] = {"dependent": dependent, "confidence": options.confidence}
-            rhos = reward_correlation(rewards, scores, **how).assign(**where)
+            rhos = reward_correlation(
+                rewards, scores, dependent=dependent, confidence=options.confidence
+            ).assign(**where)
             correlations.append(rhos.rename(columns={"score": "language_model"}))
     table = pd.concat(ends, ignore_index=True)
     firsts = table[(table["end"] == "top") & (table["rank"] == 1)]
@@ -129,9 +132,17 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     tokens = TokenTable(
         value="log_probability", data=table.assign(model=table["model"].map(spoken))
     )
-    about: dict[str, Any] = {"method": "base_models", "notes": tuple(dict.fromkeys(notes))}
-    about["summary"] = {f"{r.prompt}/likeliest/{r.model}": r.text for r in firsts.itertuples()}
-    results = [Result("language_extremes", table, headline, tokens, **about)]
+    results = [
+        Result(
+            "language_extremes",
+            table,
+            headline,
+            tokens,
+            method="base_models",
+            notes=tuple(dict.fromkeys(notes)),
+            summary={f"{r.prompt}/likeliest/{r.model}": r.text for r in firsts.itertuples()},
+        )
+    ]
     if axes := _axes(tables, k=options.top):
         table = pd.concat(axes, ignore_index=True)
         data = table.assign(model=table["model"].map(spoken))
@@ -150,9 +161,17 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         def describe(row: pd.Series) -> str:
             return f"the log-probabilities of {label[row['language_model']]}"
 
-        parts = ("language_correlation", table, tables, describe)
-        about = {"method": "base_models", "summary": summary, "plot": plot}
-        results.append(correlation_result(*parts, **about))
+        results.append(
+            correlation_result(
+                "language_correlation",
+                table,
+                tables,
+                describe,
+                method="base_models",
+                summary=summary,
+                plot=plot,
+            )
+        )
     return results
 
 
@@ -225,6 +244,14 @@ def correlation_result(
     effect = tau_effect(tables.things, symbol="kendall")
     headline = f"On {row['prompt']}, {tables.labels[row['model']]}'s rewards go furthest with or "
     headline += f"against {describe(row)} ({number})."
-    fields: dict[str, Any] = {"label": "τ, furthest from 0", "summary": summary or {}}
-    fields |= {"plot": Forest.of(effect, **plot), "method": method}
-    return Result.of_row(row, name, table, effect, headline, **fields)
+    return Result.of_row(
+        row,
+        name,
+        table,
+        effect,
+        headline,
+        label="τ, furthest from 0",
+        summary=summary or {},
+        plot=Forest.of(effect, **plot),
+        method=method,
+    )

@@ -5,7 +5,6 @@ Rewards of different models are on different scales: compare skewness, not means
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -217,8 +216,16 @@ def analyse_moments(tables: TableSet, options: Options) -> list[Result]:
         return moments(rewards, dependent=dependence(rewards.index, options.meanings))
 
     table = map_prompts(tables, measure, failed=failed)
-    names = ("skewness", "skewness", "skewness_low", "skewness_high", "skewness_p_corrected")
-    effect = Effect(*names, simultaneous=True, null=0.0, of=tables.things)
+    effect = Effect(
+        "skewness",
+        "skewness",
+        "skewness_low",
+        "skewness_high",
+        "skewness_p_corrected",
+        simultaneous=True,
+        null=0.0,
+        of=tables.things,
+    )
     table = effect.correct(add_test(table, confidence=options.confidence))
     first = table[table["prompt"] == table["prompt"].iloc[0]]
     defined = first["skewness"].notna().any()
@@ -227,8 +234,18 @@ def analyse_moments(tables: TableSet, options: Options) -> list[Result]:
     plot = Violin(data=densities, ylabel="reward (standard deviations)")
     headline = _headline(first, row, tables.labels)
     estimate = effect.estimate_row(row, "skewness, farthest from 0")
-    about: dict[str, Any] = {"estimate": estimate, "effect": effect, "notes": tuple(failed)}
-    return [Result("moments", table, headline, plot, "moments", **about)]
+    return [
+        Result(
+            "moments",
+            table,
+            headline,
+            plot,
+            "moments",
+            estimate=estimate,
+            effect=effect,
+            notes=tuple(failed),
+        )
+    ]
 
 
 def _headline(first: pd.DataFrame, row: pd.Series, label: Mapping[str, str]) -> str:

@@ -476,15 +476,30 @@ def _results(frames: dict[str, pd.DataFrame], tables: TableSet) -> Iterator[Resu
     look: dict[str, Any] = {"group": "way"}
     if path["model"].nunique() > 1:
         look = {"group": "model", "where": {"way": "tilt"}}
-    about: dict[str, Any] = {"method": "forecast", "size": float(row["likeliest_mass"])}
-    about["summary"] = {
-        f"{r.prompt}/forecast_gain/{r.model}/{r.kl:g}": float(r.gain) for r in ends.itertuples()
-    }
     look |= {"xlabel": "KL from the policy, nats", "ylabel": "reward, SD under the policy"}
     plot = Lines(x="kl", y="gain", marks=True, **look)
-    yield Result.of_row(row, "forecast", path, gain, headline, plot=plot, **about)
-    names = ("change", f"change at {AT:g} nat (SD under the policy)", "low", "high")
-    change = Effect(*names, null=0.0, of=tables.things, unit="SD")
+    yield Result.of_row(
+        row,
+        "forecast",
+        path,
+        gain,
+        headline,
+        plot=plot,
+        method="forecast",
+        size=float(row["likeliest_mass"]),
+        summary={
+            f"{r.prompt}/forecast_gain/{r.model}/{r.kl:g}": float(r.gain) for r in ends.itertuples()
+        },
+    )
+    change = Effect(
+        "change",
+        f"change at {AT:g} nat (SD under the policy)",
+        "low",
+        "high",
+        null=0.0,
+        of=tables.things,
+        unit="SD",
+    )
     xlabel = f"change at {AT:g} nat of KL, SD under the policy"
     forest = Forest.of(change, row="feature", group="model", where={"kl": AT}, xlabel=xlabel)
     at = moves[moves["kl"] == AT]
@@ -496,8 +511,16 @@ def _results(frames: dict[str, pd.DataFrame], tables: TableSet) -> Iterator[Resu
             f"What moves most at a KL of {AT:g} is {row['feature']} ({row['change']:+.1f} SD, "
         )
         headline += f"{tables.labels[row['model']]} on {row['prompt']})."
-        about = {"plot": forest, "method": "forecast", "share": 0.5}
-        yield Result.of_row(row, "forecast_drift", moves, change, headline, **about)
+        yield Result.of_row(
+            row,
+            "forecast_drift",
+            moves,
+            change,
+            headline,
+            plot=forest,
+            method="forecast",
+            share=0.5,
+        )
     yield from _compare_with_gold(path, moves, tables.labels)
     token = tokens.loc[tokens["gain"].idxmax()]
     headline = f"At a KL of {token['kl']:g}, {literal(token['text'])} goes from "
@@ -518,8 +541,16 @@ def _results(frames: dict[str, pd.DataFrame], tables: TableSet) -> Iterator[Resu
         headline += f"a KL of {AT:g}, by {row['plain']:+.1f} without "
         headline += f"({tables.labels[row['model']]} on {row['prompt']})."
         forest = replace(forest, group="mitigation", tabs=("prompt", "model"))
-        about = {"plot": forest, "method": "forecast", "share": 0.5}
-        yield Result.of_row(row, "forecast_mitigations", other, change, headline, **about)
+        yield Result.of_row(
+            row,
+            "forecast_mitigations",
+            other,
+            change,
+            headline,
+            plot=forest,
+            method="forecast",
+            share=0.5,
+        )
 
 
 def _compare_with_gold(
@@ -541,8 +572,17 @@ def _compare_with_gold(
         row = held.loc[held["kl"].idxmax()]
         headline = f"{row['feature']} does not turn up to a KL of {row['kl']:g}"
     table = table[[*columns, "turns_at", "turns_low", "turns_high", "n"]]
-    look: dict[str, Any] = {"group": "feature", "low": "low", "high": "high", "reference": 0.0}
-    look |= {"xlabel": "KL from the policy, nats", "ylabel": "change, SD under the policy"}
-    plot = Lines(x="kl", y="change", tabs=("prompt", "model"), marks=True, **look)
+    plot = Lines(
+        x="kl",
+        y="change",
+        tabs=("prompt", "model"),
+        marks=True,
+        group="feature",
+        low="low",
+        high="high",
+        reference=0.0,
+        xlabel="KL from the policy, nats",
+        ylabel="change, SD under the policy",
+    )
     headline += f" ({labels[row['model']]} on {row['prompt']})."
     yield Result("forecast_gold", table, headline, plot, "forecast")

@@ -6,7 +6,6 @@ whatever is asked scores them along best + worst.
 
 from collections.abc import Mapping, Sequence
 from itertools import product
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -295,9 +294,18 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
 
 def _reversal_result(tables: TableSet, table: pd.DataFrame, notes: tuple[str, ...]) -> Result:
     """The scores of every model and pair of prompts; the headline is about the first pair."""
-    names = ("unit_reversal", "reversal score", "unit_low", "unit_high", "unit_p_corrected")
-    things = {"n": "unit_n", "of": table["unit"].iloc[0], "symbol": "reversal"}
-    effect = Effect(*names, null=0.5, simultaneous=True, **things)
+    effect = Effect(
+        "unit_reversal",
+        "reversal score",
+        "unit_low",
+        "unit_high",
+        "unit_p_corrected",
+        null=0.5,
+        simultaneous=True,
+        n="unit_n",
+        of=table["unit"].iloc[0],
+        symbol="reversal",
+    )
     table = effect.correct(table)
     data = table.assign(prompts=table["first"] + " × " + table["second"])
     head = data[data["prompts"] == data["prompts"].iloc[0]]
@@ -308,11 +316,21 @@ def _reversal_result(tables: TableSet, table: pd.DataFrame, notes: tuple[str, ..
         for row in table.itertuples()
         for name in ("reversal", "unit_reversal", "pearson")
     }
-    about: dict[str, Any] = {"method": "framing", "notes": notes, "summary": summary}
     scores = head["unit_reversal"]
-    about |= {"label": "reversal score, highest", "size": scores.max() - scores.min()}
-    parts = (largest, "framing", table, effect, _headline(head, largest, tables.labels))
-    return Result.of_row(*parts, share=1 / 2, plot=plot, **about)
+    return Result.of_row(
+        largest,
+        "framing",
+        table,
+        effect,
+        _headline(head, largest, tables.labels),
+        share=1 / 2,
+        plot=plot,
+        method="framing",
+        notes=notes,
+        summary=summary,
+        label="reversal score, highest",
+        size=scores.max() - scores.min(),
+    )
 
 
 def _headline(head: pd.DataFrame, largest: pd.Series, label: Mapping[str, str]) -> str:

@@ -163,8 +163,14 @@ def published_frequency_slopes(
     control = valence.reindex(joined.index).to_numpy(dtype=float)
     design = np.column_stack([np.ones(len(joined)), np.log(joined["per_million"]), control])
     fit = classical(design, joined[list(tokens)].to_numpy(dtype=float))
-    sizes = {"n": len(joined), "stems": int(stem_groups(joined.index).max()) + 1}
-    rows = _rows(fit, "rated", tokens.std(ddof=0), **sizes, confidence=confidence)
+    rows = _rows(
+        fit,
+        "rated",
+        tokens.std(ddof=0),
+        n=len(joined),
+        stems=int(stem_groups(joined.index).max()) + 1,
+        confidence=confidence,
+    )
     return rows.assign(frames="one")
 
 
@@ -179,10 +185,15 @@ def _rows(
 ) -> pd.DataFrame:
     """The coefficient of frequency, the design's second column, for each outcome; `scales` names
     the outcomes."""
-    how = {"scales": scales.to_numpy(), "confidence": confidence}
     columns = {"words": name, "prompt": list(scales.index), "n": n, "stems": stems}
-    numbers = (fit.coefficients[1], fit.errors[1], fit.freedom)
-    columns |= interval_columns("slope", *numbers, **how)
+    columns |= interval_columns(
+        "slope",
+        fit.coefficients[1],
+        fit.errors[1],
+        fit.freedom,
+        scales=scales.to_numpy(),
+        confidence=confidence,
+    )
     return pd.DataFrame(columns | {"random_head": np.nan, "heads_within": np.nan})
 
 
@@ -214,8 +225,9 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         with note_errors(notes, label):
             how: dict[str, Any] = {"confidence": options.confidence}
             if options.paper:
-                joined = (as_published(tokens), _per_million(zipf, options), valence)
-                slopes = published_frequency_slopes(*joined, **how)
+                slopes = published_frequency_slopes(
+                    as_published(tokens), _per_million(zipf, options), valence, **how
+                )
             else:
                 unrated = [word for word in word_starts(tokens.index).tolist() if word not in rated]
                 how |= {"pairs": tables.pairs_of(model), "heads": heads[model]}
@@ -229,10 +241,18 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         raise TableError("; ".join(notes) or "no model was scanned on all prompts of a column")
     unit = "unit of ln per million" if options.paper else "Zipf unit"
     table = pd.concat(pieces, ignore_index=True).assign(unit=unit, candidates=tables.candidates)
-    names = ("slope_sd", f"reward (SD) per {unit}", "low_sd", "high_sd", "p_corrected")
-    about: dict[str, Any] = {"of": "tokens" if options.paper else "words", "unit": "SD"}
-    about["family"] = ("words", "prompt")  # what is asked once
-    effect = Effect(*names, null=0.0, band="heads_within", **about)
+    effect = Effect(
+        "slope_sd",
+        f"reward (SD) per {unit}",
+        "low_sd",
+        "high_sd",
+        "p_corrected",
+        null=0.0,
+        band="heads_within",
+        of="tokens" if options.paper else "words",
+        unit="SD",
+        family=("words", "prompt"),
+    )
     table = effect.correct(table)
     least_biased = "opposite" if (table["frames"] == "opposite").any() else "one"
     rows = table[table["frames"] == least_biased]
@@ -250,18 +270,35 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     per = f"per {unit}" if options.paper else "for ten times the frequency"
     headline = f"On {quoted(first['prompt'])}, {verdict}; steepest, {label}: "
     headline += f"{first['slope_sd']:+.2f} SD {per}{random_head_clause(first)}."
-    look: dict[str, Any] = {"group": "prompt", "panel": "words", "where": {"frames": least_biased}}
-    look["data"] = add_mean_rows(table, "slope_sd", by=["words", "prompt", "frames"])
-    plot = Forest.of(effect, tabs=(), xlabel=effect.label, **look)
+    plot = Forest.of(
+        effect,
+        tabs=(),
+        xlabel=effect.label,
+        group="prompt",
+        panel="words",
+        where={"frames": least_biased},
+        data=add_mean_rows(table, "slope_sd", by=["words", "prompt", "frames"]),
+    )
     notes = [*tables.without_columns(), *notes_on_states(heads, tables.labels), *notes]
     summary = {
         f"{name_prefix(tables)}frequency/{row.words}/{row.model}": float(row.slope)
         for row in table[table["frames"] == "opposite"].itertuples()
     }
-    fields: dict[str, Any] = {"plot": plot, "method": "frequency", "notes": tuple(notes)}
-    fields |= {"summary": summary, "share": 1 if least_biased == "opposite" else 1 / 2}
-    fields["label"] = f"{effect.label}, {first['prompt']}, {first['words']} words"
-    return [Result.of_row(first, "frequency", table, effect, headline, **fields)]
+    return [
+        Result.of_row(
+            first,
+            "frequency",
+            table,
+            effect,
+            headline,
+            plot=plot,
+            method="frequency",
+            notes=tuple(notes),
+            summary=summary,
+            share=1 if least_biased == "opposite" else 1 / 2,
+            label=f"{effect.label}, {first['prompt']}, {first['words']} words",
+        )
+    ]
 
 
 def _per_million(zipf: pd.Series, options: Options) -> pd.Series:

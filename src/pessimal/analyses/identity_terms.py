@@ -305,8 +305,9 @@ def match_identity(
         typical = float(beyond[: len(topic_sets)].mean())
         moves = np.maximum(0.0, beyond[len(topic_sets) :]).tolist()
         resemblance = dict(zip(sets, moves, strict=True))
-    parts = (words, controls, matched, topic_sets, design, vectors, resemblance, typical)
-    return IdentityMatches(*parts)
+    return IdentityMatches(
+        words, controls, matched, topic_sets, design, vectors, resemblance, typical
+    )
 
 
 def _noise(groups: Sequence[MatchedSets], grid: np.ndarray) -> np.ndarray:
@@ -430,9 +431,15 @@ def _random_heads(
     if not sets:
         return missing
     columns = np.column_stack([group.weights() for group in sets.values()])
-    where = (grid, states, matches.design, stem_groups(matches.words))
     seen = np.asarray(columns.any(axis=1))
-    untrained = random_heads(lambda rows: columns[rows].T, *where, rows=seen)
+    untrained = random_heads(
+        lambda rows: columns[rows].T,
+        grid,
+        states,
+        matches.design,
+        stem_groups(matches.words),
+        rows=seen,
+    )
     return missing | dict(zip(sets, untrained.share, strict=True))
 
 
@@ -485,9 +492,19 @@ def _terms(
     return pd.concat([table[front], effects, table[back]], axis=1)
 
 
-_NAMES = ("d", "SD from controls", "low", "high", "p_corrected")
 # Each measure answers a question of its own.
-EFFECT = Effect(*_NAMES, null=0.0, of="terms", symbol="d", unit="SD", family=("measure",))
+EFFECT = Effect(
+    "d",
+    "SD from controls",
+    "low",
+    "high",
+    "p_corrected",
+    null=0.0,
+    of="terms",
+    symbol="d",
+    unit="SD",
+    family=("measure",),
+)
 
 
 def correct(effects: pd.DataFrame) -> pd.DataFrame:
@@ -556,9 +573,14 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
                 raise TableError(f"not scanned on {' and '.join(missing)}, as others are")
             matches = _matches(tables, model, axes, options, vocabularies)
             heads[model] = on = heads_of_model(tables, model, options)
-            how: dict[str, Any] = {"heads": on, "confidence": options.confidence}
-            how |= {"pair": pair, "main": main}
-            by_axis, by_term = identity_effects(tables.words(model), matches, **how)
+            by_axis, by_term = identity_effects(
+                tables.words(model),
+                matches,
+                heads=on,
+                confidence=options.confidence,
+                pair=pair,
+                main=main,
+            )
             effects.append(by_axis.assign(states=on.of if on else "", model=model))
             terms.append(by_term.assign(model=model))
     notes = [*tables.without_columns(), *notes_on_states(heads, tables.labels), *left_out]
@@ -612,9 +634,18 @@ def _axes_results(
     summary = dict(zip(f"{stem}/" + whole["model"] + "/d", whole["d"].tolist(), strict=True))
     headline = _headline(tables, effects, row, quoted(half_sum(*pair) if pair else main), main)
     about: dict[str, Any] = {"method": "identity_terms"}
-    fields: dict[str, Any] = {"plot": forest, "notes": notes, "summary": summary}
-    fields["share"] = 1 if pair else 1 / 2
-    first = Result.of_row(row, "identity", in_sd, EFFECT, headline, **fields, **about)
+    first = Result.of_row(
+        row,
+        "identity",
+        in_sd,
+        EFFECT,
+        headline,
+        plot=forest,
+        notes=notes,
+        summary=summary,
+        share=1 if pair else 1 / 2,
+        **about,
+    )
     # The table has the ends of the effect itself, which are none of `d`.
     first = replace(first, table=effects, effect=replace(EFFECT, low=None, high=None))
     if (rows["axis"] == ALL_AXES).all():

@@ -44,8 +44,17 @@ TOP_ITEMS, FAR_ITEMS = 10, 5
 PEOPLE = "people"
 FIRST, APART = "people's first ten", "farthest apart"
 _COLUMNS = ["model_a", "model_b", "n", "kendall", "low", "high"]
-_NAMES = ("difference", "models' rank − people's rank", None, None, "p_corrected")
-DIFFERENCE = Effect(*_NAMES, 0.0, "n_models", "models", correction="Benjamini-Hochberg")
+DIFFERENCE = Effect(
+    "difference",
+    "models' rank − people's rank",
+    None,
+    None,
+    "p_corrected",
+    0.0,
+    "n_models",
+    "models",
+    correction="Benjamini-Hochberg",
+)
 
 
 def human_correlation(
@@ -135,11 +144,20 @@ def rank_difference(rewards: pd.DataFrame, elo: pd.Series, *, paper: bool = Fals
             t = differences.mean(axis=1) / error
         p = 2 * student.sf(np.abs(t), rewards.shape[1] - 1)
     lower, upper = np.quantile(differences, [0.25, 0.75], axis=1)
-    columns = {"human_rank": human, "model_rank": human + difference, "difference": difference}
-    columns |= {"lower_quartile": lower, "upper_quartile": upper, "n_models": rewards.shape[1]}
     # The index as it is: a list of its items would become Arrow strings, which cannot hold a lone
     # surrogate.
-    return DIFFERENCE.correct(pd.DataFrame({"name": rewards.index}).assign(**columns, t=t, p=p))
+    return DIFFERENCE.correct(
+        pd.DataFrame({"name": rewards.index}).assign(
+            human_rank=human,
+            model_rank=human + difference,
+            difference=difference,
+            lower_quartile=lower,
+            upper_quartile=upper,
+            n_models=rewards.shape[1],
+            t=t,
+            p=p,
+        )
+    )
 
 
 def most_valued(difference: pd.DataFrame, *, k: int = 20) -> pd.DataFrame:
@@ -238,16 +256,27 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             )
         raters = (-rewards if turned else rewards).assign(**{PEOPLE: elo})
         taus = agreement(raters, confidence=options.confidence)[_COLUMNS]
-        where = {"prompt": prompt, "candidates": tables.candidates}
         frames = (correlation, taus, difference, valued, lines)
-        collected.append([frame.assign(**where) for frame in frames])
+        collected.append(
+            [frame.assign(prompt=prompt, candidates=tables.candidates) for frame in frames]
+        )
     correlation, taus, difference, valued, lines = (
         pd.concat(frames, ignore_index=True) for frames in zip(*collected, strict=True)
     )
     notes += notes_on_states(heads, tables.labels)
-    columns: dict[str, Any] = {"x": "rater", "y": "rank", "group": "name", "panel": "group"}
-    looks: dict[str, Any] = {"falling": True, "log_y": True, "ends": True, "marks": True}
-    plot = Lines(data=lines, **columns, **looks, beside="ρ", ylabel="rank")
+    plot = Lines(
+        data=lines,
+        x="rater",
+        y="rank",
+        group="name",
+        panel="group",
+        falling=True,
+        log_y=True,
+        ends=True,
+        marks=True,
+        beside="ρ",
+        ylabel="rank",
+    )
     return [
         _correlation_result(tables, correlation, list(rated), notes),
         Result("people_agreement", taus, plot=TAUS, method="people"),
@@ -334,9 +363,18 @@ def _correlation_result(
     known."""
     signs = {p: sign for p in prompts if (sign := tables.reading.polarity_of(p))}
     prompt = next(iter(signs), prompts[0])
-    names = ("spearman", "ρ with people", "low", "high", "p_corrected")
-    about: dict[str, Any] = {"symbol": "spearman", "band": "heads_within", "family": ("prompt",)}
-    effect = Effect(*names, null=0.0, of=tables.things, **about)
+    effect = Effect(
+        "spearman",
+        "ρ with people",
+        "low",
+        "high",
+        "p_corrected",
+        null=0.0,
+        of=tables.things,
+        symbol="spearman",
+        band="heads_within",
+        family=("prompt",),
+    )
     correlation = effect.correct(correlation)
     rows = correlation[correlation["prompt"] == prompt]
     rows = rows.assign(agreement=signs.get(prompt, 1) * rows["spearman"])
@@ -365,10 +403,18 @@ def _correlation_result(
     plot = Forest.of(effect, xlabel="Spearman's ρ of rewards and people's Elo", **look)
     keys = correlation["prompt"] + "/human_spearman/" + correlation["model"]
     summary = dict(zip(keys, correlation["spearman"].tolist(), strict=True))
-    fields: dict[str, Any] = {"method": "people", "notes": tuple(notes), "summary": summary}
     headline = f"On {prompt}, {verdict}: {number}."
-    parts = (row, "human_correlation", correlation, effect, headline)
-    return Result.of_row(*parts, plot=plot, **fields)
+    return Result.of_row(
+        row,
+        "human_correlation",
+        correlation,
+        effect,
+        headline,
+        plot=plot,
+        method="people",
+        notes=tuple(notes),
+        summary=summary,
+    )
 
 
 def _interval(row: pd.Series) -> str:
@@ -391,8 +437,21 @@ def _valued_result(valued: pd.DataFrame, items: int) -> Result:
     above, below = (farthest.get(end, "no item") for end in ENDS)
     headline = f"On {row['prompt']}, models rank {above} farthest above people, "
     headline += f"{below} farthest below."
-    columns: dict[str, Any] = {"row": "name", "low": "lower_quartile", "high": "upper_quartile"}
     xlabel = "models' rank − people's rank: median and quartiles over models"
-    plot = Forest(data=rows, estimate="difference", xlabel=xlabel, **columns)
-    about: dict[str, Any] = {"method": "people", "weight": number.weight(share=1 / 2)}
-    return Result("valued", valued, headline, plot, estimate=number, **about)
+    plot = Forest(
+        data=rows,
+        estimate="difference",
+        xlabel=xlabel,
+        row="name",
+        low="lower_quartile",
+        high="upper_quartile",
+    )
+    return Result(
+        "valued",
+        valued,
+        headline,
+        plot,
+        estimate=number,
+        method="people",
+        weight=number.weight(share=1 / 2),
+    )

@@ -35,8 +35,9 @@ LENGTHS = ("first_length", "second_length")
 """Columns with the characters of both answers; a frame without them has no slopes on length."""
 ALL = "all"
 """Category of the rows on all pairs."""
-_NAMES = ("difference", "difference of accuracy", "low", "high", "p_corrected")
-DIFFERENCE = Effect(*_NAMES, null=0.0, of="pairs")
+DIFFERENCE = Effect(
+    "difference", "difference of accuracy", "low", "high", "p_corrected", null=0.0, of="pairs"
+)
 
 
 def better_margins(pairs: pd.DataFrame) -> pd.Series:
@@ -189,16 +190,18 @@ def preference_results(
     plot = Forest.of(effect, row="category", tabs=(), group="model", xlabel=label)
     notes = tuple(filter(None, (source and f"The pairs are {source}.", _left_out(pairs))))
     about: dict[str, Any] = {"method": "preferences"}
-    first = (best, "preferences", table, effect, headline)
-    results = [Result.of_row(*first, plot=plot, notes=notes, **about)]
+    results = [
+        Result.of_row(best, "preferences", table, effect, headline, plot=plot, notes=notes, **about)
+    ]
     apart = differences(pairs, confidence=confidence)
     if len(apart):
         row = apart.loc[apart["difference"].abs().idxmax()]
         better, other = ("model_a", "model_b") if row["difference"] >= 0 else ("model_b", "model_a")
         headline = f"{row[better]} is right on {abs(row['difference']) * row['n']:,.0f} more of "
         headline += f"{row['n']:,} pairs than {row[other]}."
-        parts = (row, "preference_differences", apart, DIFFERENCE, headline)
-        results.append(Result.of_row(*parts, **about))
+        results.append(
+            Result.of_row(row, "preference_differences", apart, DIFFERENCE, headline, **about)
+        )
         rhos = margin_agreement(pairs, confidence=confidence)
         if rhos["rho"].notna().any():
             row, label = rhos.loc[rhos["rho"].idxmax()], "Spearman's correlation of margins"
@@ -206,17 +209,23 @@ def preference_results(
             headline = f"The margins of {row['model_a']} and {row['model_b']} agree most: ρ = "
             headline += f"{signed(row['rho'])}."
             matrix = Heatmap(value="rho", tabs=(), symmetric=True, diverging=True, label=label)
-            parts = (row, "margin_agreement", rhos, effect, headline)
-            results.append(Result.of_row(*parts, plot=matrix, share=0.5, **about))
+            results.append(
+                Result.of_row(
+                    row, "margin_agreement", rhos, effect, headline, plot=matrix, share=0.5, **about
+                )
+            )
     slopes = length_slopes(pairs, confidence=confidence) if {*LENGTHS} <= {*pairs} else apart[:0]
     if len(slopes):
         row, label = slopes.loc[slopes["slope"].abs().idxmax()], "margin for twice the length"
         effect = Effect("slope", label, "low", "high", null=0.0, of="pairs")
         headline = f"Twice the length changes {row['model']}'s margin by "
         headline += f"{signed(row['slope'], '+.2f')} of its usual size."
-        parts = (row, "margin_length", slopes, effect, headline)
         forest = Forest.of(effect, tabs=(), xlabel=label)
-        results.append(Result.of_row(*parts, plot=forest, share=0.5, **about))
+        results.append(
+            Result.of_row(
+                row, "margin_length", slopes, effect, headline, plot=forest, share=0.5, **about
+            )
+        )
     heaviest = results[0].weight  # accuracy itself comes before what is read beside it
     return [replace(result, weight=min(result.weight, heaviest)) for result in results]
 

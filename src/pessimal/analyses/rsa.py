@@ -6,7 +6,6 @@ comes from permuting models, never from counting dyads.
 """
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -308,9 +307,16 @@ def mds(dissimilarity: pd.DataFrame, *, seed: int = 0) -> tuple[pd.DataFrame, fl
     from sklearn import config_context
     from sklearn.manifold import MDS
 
-    options = {"metric": "precomputed", "metric_mds": True, "normalized_stress": True}
-    options |= {"init": "random", "n_init": STARTS, "max_iter": 1000}
-    scaling = MDS(n_components=2, random_state=seed, **options)
+    scaling = MDS(
+        n_components=2,
+        random_state=seed,
+        metric="precomputed",
+        metric_mds=True,
+        normalized_stress=True,
+        init="random",
+        n_init=STARTS,
+        max_iter=1000,
+    )
     with config_context(assume_finite=True, skip_parameter_validation=True):
         places = scaling.fit_transform(dissimilarity.to_numpy(dtype=float, copy=True))
     x, y = _oriented(places).T
@@ -355,9 +361,8 @@ def analyse_map(tables: TableSet, options: Options) -> list[Result]:
     lowest, mean = float(with_others[outlier]), with_others.mean()
     headline = f"On {prompt}, {tables.labels[outlier]} agrees least with the other models: mean τ "
     headline += f"= {lowest:.2f}, against {mean:.2f} over all pairs."
-    names: dict[str, Any] = {"x": "x", "y": "y", "name": "model", "group": "developer"}
     data = table.join(descriptors, on="model")
-    plot = Scatter(data=data, equal=True, axes=False, **names)
+    plot = Scatter(data=data, equal=True, axes=False, x="x", y="y", name="model", group="developer")
     estimate = Estimate("mean τ with the others", lowest, len(tau) - 1, "models")
     weight = weight_of(mean - lowest, share=1 / 2)
     return [Result("mds", table, headline, plot, "mds", weight, estimate)]

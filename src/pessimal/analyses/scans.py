@@ -286,11 +286,15 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         about = " on ".join(filter(None, (tables.labels.get(scans.model), scans.prompt)))
         with note_errors(notes, about or scans.model):
             tokens, rewards = scans.join()
-            how: dict[str, Any] = {"top": options.top, "confidence": options.confidence}
             for part, members in _parts(scans.differs, tokens):
                 dependent = dependence(tokens["text"][members], options.meanings)
-                parts = (tokens[members], rewards[members])
-                table = compare_scans(*parts, dependent=dependent, **how)
+                table = compare_scans(
+                    tokens[members],
+                    rewards[members],
+                    dependent=dependent,
+                    top=options.top,
+                    confidence=options.confidence,
+                )
                 table = table.rename(columns={end: f"{scans.differs}_{end}" for end in "ab"})
                 pairs.setdefault(scans.differs, []).append(table.assign(tokens=part, **where))
                 if part == ROUND_TRIPS:
@@ -361,9 +365,16 @@ def _agreement_result(tables: TableSet, differs: str, parts: list[pd.DataFrame])
         fields["summary"] = dict(zip(keys + "/kendall", whole["kendall"].tolist(), strict=True))
     else:
         fields |= {"size": whole["kendall"].max() - row["kendall"], "share": 1 / 4}
-        look: dict[str, Any] = {"tabs": ("prompt",) if differs == STEP else (), "across": 5}
-        look |= {"row": a, "column": b, "value": "kendall", "panel": "model"}
-        fields["plot"] = Heatmap(symmetric=True, diverging=True, **look)
+        fields["plot"] = Heatmap(
+            symmetric=True,
+            diverging=True,
+            tabs=("prompt",) if differs == STEP else (),
+            across=5,
+            row=a,
+            column=b,
+            value="kendall",
+            panel="model",
+        )
     headline = f"{label} orders {tables.things} least alike with the {differs}s {row[a]} and "
     headline += f"{row[b]}{about}: τ = {row['kendall']:.2f}; "
     headline += f"{round(row['top_overlap'] * row['top'])} of the {row['top']} best are the same."
@@ -380,9 +391,15 @@ def _changes_result(tables: TableSet, changes: pd.DataFrame) -> Result:
     headline = f"From {row['differs']} {row['a']} to {row['b']} on {row['prompt']}, "
     headline += f"{tables.labels.get(row['model'], row['model'])} moves {literal(row['text'])} "
     headline += f"from rank {row['rank_a']:,.0f} to {row['rank_b']:,.0f}."
-    look: dict[str, Any] = {"tabs": tuple(keys), "low": None, "high": None}
-    look["xlabel"] = "ranks gained from the first scan to the last"
-    plot = Forest(data=changes[ends], row="text", estimate="moved", **look)
+    plot = Forest(
+        data=changes[ends],
+        row="text",
+        estimate="moved",
+        tabs=tuple(keys),
+        low=None,
+        high=None,
+        xlabel="ranks gained from the first scan to the last",
+    )
     return Result("changed_tokens", changes, headline, plot, "scans")
 
 
@@ -397,8 +414,8 @@ def _prefix_results(tables: TableSet, options: Options, notes: list[str]) -> lis
             continue
         keys = {"bare": design["prompt"], "persona": key, "control": f"{key}_control"}
         with note_errors(notes, f"{tables.labels[model]} on {key}"):
-            members = {n: scans.get((model, mode, prompt)) for n, prompt in keys.items()}
-            triple = {name: scan for name, scan in members.items() if scan is not None}
+            places = {name: (model, mode, prompt) for name, prompt in keys.items()}
+            triple = {name: scans[place] for name, place in places.items() if place in scans}
             if len(triple) < len(keys):
                 raise TableError("the prompt alone or the control was not scanned")
             tokens, rewards = Scans(PROMPT, model, None, triple).join()

@@ -161,9 +161,10 @@ def sentiment(
 
     def table(row: int, name: str, n: int, fewest: int, freedom: int) -> pd.DataFrame:
         estimate = estimates[row] * (np.array(sign) if name == "steeper" else 1)
-        numbers = (estimate, errors[row], freedom)
         columns = {"prompt": list(outcomes), "n": n, "stems": fewest}
-        columns |= interval_columns(name, *numbers, scales=spread, confidence=confidence)
+        columns |= interval_columns(
+            name, estimate, errors[row], freedom, scales=spread, confidence=confidence
+        )
         return pd.DataFrame(columns | {"random_head": share[row], "heads_within": reach[row]})
 
     arm_rows = [
@@ -263,11 +264,17 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             - fit: z on the arm's line
     """
     heads, states = heads_by_model(tables, options)
-    how: dict[str, Any] = {"confidence": options.confidence, "paper": options.paper}
-    how["polarity"] = tables.polarity
 
     def fit(model: str, words: pd.DataFrame, valence: pd.Series) -> Sentiment:
-        return sentiment(words, valence, pairs=tables.pairs_of(model), heads=heads[model], **how)
+        return sentiment(
+            words,
+            valence,
+            pairs=tables.pairs_of(model),
+            heads=heads[model],
+            confidence=options.confidence,
+            paper=options.paper,
+            polarity=tables.polarity,
+        )
 
     fits, notes = fit_lexicons(tables, options, fit)
     lines, asymmetry, curve, words = (
@@ -306,16 +313,33 @@ def _slopes_result(
     data = add_mean_rows(lines, "slope_sd", by=["lexicon", "prompt", "arm"])
     estimate = Estimate(f"{UNIT}, above zero", above, n, "models")
     weight = weight_of((above + below) / 2, share=1 / 2)  # expected of every model
-    about: dict[str, Any] = {"weight": weight, "estimate": estimate, "notes": notes}
     plot = Forest(data=data, xlabel=UNIT, **figure)
-    return Result("sentiment", lines, headline, plot, "sentiment", **about)
+    return Result(
+        "sentiment",
+        lines,
+        headline,
+        plot,
+        "sentiment",
+        weight=weight,
+        estimate=estimate,
+        notes=notes,
+    )
 
 
 def _asymmetry_result(tables: TableSet, table: pd.DataFrame, figure: dict[str, Any]) -> Result:
     """The steeper side; the headline is about the first lexicon, on opposite prompts where
     there are such."""
-    names = ("steeper_sd", UNIT, "low_sd", "high_sd", "p_corrected")
-    effect = Effect(*names, null=0.0, of="words", unit="SD", band="heads_within")
+    effect = Effect(
+        "steeper_sd",
+        UNIT,
+        "low_sd",
+        "high_sd",
+        "p_corrected",
+        null=0.0,
+        of="words",
+        unit="SD",
+        band="heads_within",
+    )
     table = effect.correct(table)
     paired = (table["frames"] == "opposite").any()
     rows = first_rows(table[table["frames"] == ("opposite" if paired else "one")])
@@ -330,12 +354,19 @@ def _asymmetry_result(tables: TableSet, table: pd.DataFrame, figure: dict[str, A
         verdict = f"no model is found to be steeper on one side of {row['lexicon']} valence"
     data = add_mean_rows(table, "steeper_sd", by=["lexicon", "prompt"])
     xlabel = "difference of slopes (SD per unit of valence)"
-    about: dict[str, Any] = {"plot": Forest.of(effect, data=data, xlabel=xlabel, **figure)}
-    about |= {"method": "sentiment", "summary": _means(tables, table, "steeper_sd", "steeper")}
     headline = f"On {row['prompt']}, {verdict}; most, {label}: {number}."
     share = 1 if paired else 1 / 2  # of one prompt it is the lexicon's too
-    parts = (row, "sentiment_asymmetry", table, effect, headline)
-    return Result.of_row(*parts, share=share, **about)
+    return Result.of_row(
+        row,
+        "sentiment_asymmetry",
+        table,
+        effect,
+        headline,
+        share=share,
+        plot=Forest.of(effect, data=data, xlabel=xlabel, **figure),
+        method="sentiment",
+        summary=_means(tables, table, "steeper_sd", "steeper"),
+    )
 
 
 def _means(tables: TableSet, table: pd.DataFrame, column: str, name: str) -> dict[str, float]:
@@ -453,14 +484,26 @@ def analyse_groups(tables: TableSet, options: Options) -> list[Result]:
     zipf = None
     if options.frequencies is not None:
         zipf = word_frequencies(tables, tables.models, options)
-    how: dict[str, Any] = {"zipf": zipf, "confidence": options.confidence}
     pieces, notes = fit_lexicons(
-        *(tables, options), lambda model, *rated: lexicon_groups(*rated, heads=heads[model], **how)
+        *(tables, options),
+        lambda model, *rated: lexicon_groups(
+            *rated, heads=heads[model], zipf=zipf, confidence=options.confidence
+        ),
     )
     table = join_fits(tables, pieces, states)
-    names = ("auc", "AUC", "auc_low", "auc_high", "auc_p_corrected")
-    about: dict[str, Any] = {"n": "stems", "of": "stems", "symbol": "auc", "band": "heads_within"}
-    effect = Effect(*names, null=0.5, family=("lexicon",), **about)
+    effect = Effect(
+        "auc",
+        "AUC",
+        "auc_low",
+        "auc_high",
+        "auc_p_corrected",
+        null=0.5,
+        family=("lexicon",),
+        n="stems",
+        of="stems",
+        symbol="auc",
+        band="heads_within",
+    )
     table = effect.correct(table)
     lexicon, prompt = table.loc[0, ["lexicon", "prompt"]]
     first = first_rows(table)
@@ -475,7 +518,17 @@ def analyse_groups(tables: TableSet, options: Options) -> list[Result]:
     notes = (*tables.without_columns(), *notes_on_states(heads, tables.labels), *notes)
     xlabel = "AUC, positive against negative words"
     plot = Forest.of(effect, panel="prompt", xlabel=xlabel, tabs=("lexicon",))
-    fields: dict[str, Any] = {"method": "lexicon_groups", "plot": plot, "notes": notes}
-    fields["summary"] = _means(tables, table, "auc", "auc")
-    parts = (row, "lexicon_groups", table, effect, headline)
-    return [Result.of_row(*parts, share=1 / 2, **fields)]  # expected of every model
+    return [
+        Result.of_row(
+            row,
+            "lexicon_groups",
+            table,
+            effect,
+            headline,
+            share=1 / 2,
+            method="lexicon_groups",
+            plot=plot,
+            notes=notes,
+            summary=_means(tables, table, "auc", "auc"),
+        )
+    ]  # expected of every model

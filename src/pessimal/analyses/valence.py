@@ -8,7 +8,6 @@ is nearly everything: its highest and lowest words are what a model means.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -155,8 +154,17 @@ def _agreement(
 ) -> Result:
     """The correlations; the headline is about the first lexicon, language models where there are
     such, and the contrast of prompts where there is one."""
-    names = ("spearman", "ρ with valence", "low", "high", "p_corrected")
-    effect = Effect(*names, null=0.0, of="words", symbol="spearman", band="heads_within")
+    effect = Effect(
+        "spearman",
+        "ρ with valence",
+        "low",
+        "high",
+        "p_corrected",
+        null=0.0,
+        of="words",
+        symbol="spearman",
+        band="heads_within",
+    )
     table = effect.correct(table)
     lexicon, prompts = table["lexicon"].iloc[0], table["prompt"]
     prompt = prompts.iloc[-1] if " − " in prompts.iloc[-1] else prompts.iloc[0]
@@ -179,8 +187,17 @@ def _agreement(
     share = 1 if len(spoken) else 1 / 4
     xlabel = "Spearman's ρ with people's valence"
     plot = Forest.of(effect, group="prompt", tabs=("lexicon",), xlabel=xlabel)
-    about: dict[str, Any] = {"share": share, "plot": plot, "method": "valence", "notes": notes}
-    return Result.of_row(row, "valence", table, effect, headline, **about)
+    return Result.of_row(
+        row,
+        "valence",
+        table,
+        effect,
+        headline,
+        share=share,
+        plot=plot,
+        method="valence",
+        notes=notes,
+    )
 
 
 def _models(

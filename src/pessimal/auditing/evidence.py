@@ -180,15 +180,28 @@ def one_word(tables: Sequence[ScoreTable], *, of: int | None = None) -> Result:
     best, runner_up = (literal(text.strip()) for text in words["text"].iloc[:2])
     top = all(_is_top(table, words["word"].iloc[0]) for table in tables)
     on = "on every prompt" if len(tables) > 1 else f'on "{tables[0].provenance.prompt}"'
-    columns = ("ahead", "gap to the next word, over the expected gap", "low", "high", "p")
-    effect = Effect(*columns, null=1.0, of="words")
+    effect = Effect(
+        "ahead",
+        "gap to the next word, over the expected gap",
+        "low",
+        "high",
+        "p",
+        null=1.0,
+        of="words",
+    )
     place = f"is the top word {on}" if top else "does best over all prompts"
     headline = f'"{best}" {place}, {ahead:.1f} times the expected gap above the next, "{runner_up}"'
     if not (whole := of is None or len(tables[0].rows) >= of):
         headline += f"; {of - len(tables[0].rows):,} tokens were not scanned"
-    about: dict[str, Any] = {"method": "one_word", "summary": {"one_word/whole": whole}}
     return Result.of_row(
-        table.iloc[0], "one_word", table, effect, f"{headline}.", share=0.1, **about
+        table.iloc[0],
+        "one_word",
+        table,
+        effect,
+        f"{headline}.",
+        share=0.1,
+        method="one_word",
+        summary={"one_word/whole": whole},
     )
 
 

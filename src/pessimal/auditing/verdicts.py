@@ -229,8 +229,9 @@ def _prefers(result: Result, evidence: ByName, threshold: Threshold) -> Fields:
         sentence += f" Ties count against it: {whole['ties']}."
     elif low <= 0.5 <= high:
         sentence += " That is no better than chance."
-    more = {"evidence": sentence, "action": action}
-    return _fields(result, verdict, whole["accuracy"], low, high, n=n, **more)
+    return _fields(
+        result, verdict, whole["accuracy"], low, high, n=n, evidence=sentence, action=action
+    )
 
 
 def _answers(result: Result, evidence: ByName, threshold: Threshold) -> Fields:
@@ -562,6 +563,7 @@ def audit_result(
         summary[f"audit/{check.check}/value"] = np.nan if check.value is None else check.value
     measured = sum(check.verdict != NOT_MEASURED for check in checks)
     failed = Estimate("checks that fail", counts_of(checks)["failed"], measured, "checks")
-    about: dict[str, Any] = {"method": AUDIT, "weight": 1.0, "summary": summary}
     headline = headline_of(verdict, deciding, checks)
-    return Result(AUDIT, table, headline, estimate=failed, **about)
+    return Result(
+        AUDIT, table, headline, estimate=failed, method=AUDIT, weight=1.0, summary=summary
+    )

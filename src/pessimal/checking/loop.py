@@ -359,9 +359,13 @@ def loop_results(check: LoopCheck, *, loop: str, model: str) -> list[Result]:
     table = table.astype({"expected_reward": float, "sent_reward": float})
     moved = (table["sent_reward"] - table["expected_reward"]).abs() / (check.spread or np.nan)
     cases = table.assign(moved=moved, fault=table["faults"]).explode("fault").groupby("fault")
-    ways = {"conversations": ("fault", "size"), "moved": ("moved", "mean")}
-    ways |= {"moved_most": ("moved", "max"), "n_moved": ("moved", "count")}
-    faults = cases.agg(**ways, difference=("difference", "first"))
+    faults = cases.agg(
+        conversations=("fault", "size"),
+        moved=("moved", "mean"),
+        moved_most=("moved", "max"),
+        n_moved=("moved", "count"),
+        difference=("difference", "first"),
+    )
     faults = faults.reindex([*check.counts]).rename_axis("fault").reset_index()
     for column in ("what", "mend"):
         faults[column] = [FAULTS[fault][column] for fault in faults["fault"]]

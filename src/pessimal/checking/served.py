@@ -536,5 +536,12 @@ def served_result(d: Diagnosis, name: str) -> Result:
     headline = f"{name}: {'served right' if d.right else verdict}."
     weight = weight_of(0.0 if d.right else 0.2 if d.harmless else 1.0)
     estimate = Estimate("largest difference (SD)", d.own_difference / d.spread, n, "inputs")
-    about: dict[str, Any] = {"weight": weight, "estimate": estimate, "summary": summary}
-    return Result("conformance", as_table(checks), headline, method="served", **about)
+    return Result(
+        "conformance",
+        as_table(checks),
+        headline,
+        method="served",
+        weight=weight,
+        estimate=estimate,
+        summary=summary,
+    )

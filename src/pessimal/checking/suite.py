@@ -529,9 +529,17 @@ def conformance_results(conformance: Conformance, name: str) -> list[Result]:
     summary = counts | {f"measured/{check.check}": check.measured for check in measured}
     headline = f"{counts['passed']} of {n} checks of {name} hold{missed}."
     weight = weight_of(counts["failed"] / max(n, 1))
-    about: dict[str, Any] = {"method": "check", "weight": weight, "summary": summary}
-    about["estimate"] = Estimate("checks that hold", counts["passed"], n, "checks")
-    results = [Result("conformance", as_table(conformance.checks), headline, **about)]
+    results = [
+        Result(
+            "conformance",
+            as_table(conformance.checks),
+            headline,
+            method="check",
+            weight=weight,
+            summary=summary,
+            estimate=Estimate("checks that hold", counts["passed"], n, "checks"),
+        )
+    ]
     if conformance.precision is not None:
         results.append(Result("precision", conformance.precision, method="check"))
     return results

@@ -177,9 +177,17 @@ def explain(
         margins = partial(_margins, scorer, by_key, rewards)
         smallest_table = smallest_flips(table, margins, tie=tie, exact_hunks=exact_hunks)
         largest_table = largest_holds(table, margins, tie=tie)
-    edits = {"table": table, "smallest": smallest_table, "largest": largest_table}
-    about: dict[str, Any] = {"perturber": perturber.name, "too_long": too_long, "tie": tie}
-    return Explained(model=model, comparisons=by_key, rewards=rewards, **edits, **about)
+    return Explained(
+        model=model,
+        comparisons=by_key,
+        rewards=rewards,
+        table=table,
+        smallest=smallest_table,
+        largest=largest_table,
+        perturber=perturber.name,
+        too_long=too_long,
+        tie=tie,
+    )
 
 
 def pair(prompt: str, chosen: str, rejected: str) -> Comparison:

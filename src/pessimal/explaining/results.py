@@ -30,8 +30,16 @@ from pessimal.tables.result import Effect, Estimate, Result, weight_of
 from pessimal.texts import literal, signed, significant, storable
 
 METHOD, REASONS, EDITS, PAIR = "explain", "reasons", "edits", "pair"
-_NAMES = ("flip_rate", "flip rate", "flip_low", "flip_high", "p_corrected")
-FLIP_RATE = Effect(*_NAMES, null=0.0, of="edits", symbol="flip rate")
+FLIP_RATE = Effect(
+    "flip_rate",
+    "flip rate",
+    "flip_low",
+    "flip_high",
+    "p_corrected",
+    null=0.0,
+    of="edits",
+    symbol="flip rate",
+)
 """Beside the rate of placebo edits, where there are any."""
 COVERAGE = Effect("value", "coverage", "low", "high", n="comparisons", of="comparisons")
 TAU = Effect("tau", "τ", n="attributes", of="attributes")
@@ -78,12 +86,20 @@ def explained_results(explained: Explained, options: Resampling) -> list[Result]
     effect = replace(FLIP_RATE, null=null_rate)
     data = _add_taste(pd.concat([_order_by_rate(along, "attribute", "max"), null]))
     xlabel = "share of edits that flip the preference (line: placebo edits)"
-    look: dict[str, Any] = {"row": "attribute", "group": "taste", "tabs": (), "xlabel": xlabel}
-    about: dict[str, Any] = {"plot": Forest.of(effect, data=data, **look), "method": METHOD}
-    about |= {"summary": _summary(along, null, explained), "notes": _left_out(explained)}
     names = {explained.model: explained.model}
     return [
-        _flip_rate_result(rates, along, names, effect, **about),
+        _flip_rate_result(
+            rates,
+            along,
+            names,
+            effect,
+            plot=Forest.of(
+                effect, data=data, row="attribute", group="taste", tabs=(), xlabel=xlabel
+            ),
+            method=METHOD,
+            summary=_summary(along, null, explained),
+            notes=_left_out(explained),
+        ),
         _slopes_result(table, METHOD),
         _representatives(published, explained),
         _coverage_result(published, options, EDITS, diversity=True),
@@ -108,15 +124,22 @@ def compared_results(
     tastes = zip(along["liked"], along["attribute"], strict=True)
     along = along.assign(row=[f"{liking} {name}".strip() for liking, name in tastes])
     data = _order_by_rate(along, "row", "mean")
-    cells: dict[str, Any] = {"row": "row", "column": "model", "value": "flip_rate"}
-    heatmap = Heatmap(data=data, tabs=("perturber",), label="flip rate", **cells)
+    heatmap = Heatmap(
+        data=data,
+        tabs=("perturber",),
+        label="flip rate",
+        row="row",
+        column="model",
+        value="flip_rate",
+    )
     once = outcomes[outcomes["edited"].notna()].drop_duplicates(KEY[1:])
     placebo = int((once["attribute"] == PLACEBO).sum())
     counts = {"models": len(names), "edits": len(once) - placebo, "placebo_edits": placebo}
     arms = published[(published["attribute"] == PLACEBO) | ~published["attribute"].isin(CONTROLS)]
-    about: dict[str, Any] = {"plot": heatmap, "method": REASONS, "summary": counts}
     return [
-        _flip_rate_result(rates, along, names, FLIP_RATE, **about),
+        _flip_rate_result(
+            rates, along, names, FLIP_RATE, plot=heatmap, method=REASONS, summary=counts
+        ),
         _slopes_result(outcomes, REASONS),
         *(_agreement(arms, options, names) if len(names) > 1 else []),
         _coverage_result(published, options, REASONS),
@@ -189,10 +212,15 @@ def _slopes_result(outcomes: pd.DataFrame, method: str) -> Result:
     if table["slope"].isna().all():
         note = f"Slopes of {len(table)} attributes need {len(table) + 2} comparisons."
         return Result("slopes", table, method=method, notes=(note,))
-    look: dict[str, Any] = {"low": None, "high": None, "tabs": ("perturber",)}
-    look["group"] = "model" if table["model"].nunique() > 1 else None
-    look["xlabel"] = "reward per SD of the attribute, others held (SD of reward); a description"
-    forest = Forest(row="attribute", estimate="slope", **look)
+    forest = Forest(
+        row="attribute",
+        estimate="slope",
+        low=None,
+        high=None,
+        tabs=("perturber",),
+        group="model" if table["model"].nunique() > 1 else None,
+        xlabel="reward per SD of the attribute, others held (SD of reward); a description",
+    )
     return Result("slopes", table, plot=forest, method=method)
 
 
@@ -234,8 +262,14 @@ def _representatives(table: pd.DataFrame, explained: Explained) -> Result:
         return Result("representatives", ranking, method=METHOD, notes=(reason,))
     headline = "The comparison whose ranking of attributes is most like the model's: "
     headline += f"{literal(top['comparison'], limit=40)} (τ = {signed(top['tau'])})."
-    about: dict[str, Any] = {"method": METHOD, "weight": MINOR, "estimate": TAU.estimate_row(top)}
-    return Result("representatives", ranking, headline, **about)
+    return Result(
+        "representatives",
+        ranking,
+        headline,
+        method=METHOD,
+        weight=MINOR,
+        estimate=TAU.estimate_row(top),
+    )
 
 
 def _coverage_result(
@@ -259,17 +293,29 @@ def _coverage_result(
     covered = rows[alone & coverage]
     headline = f"{share}{high['value']:.0%} of {int(high['comparisons'])} comparisons have at "
     headline += "least one edit that flips the preference."
-    look: dict[str, Any] = {"row": "who", "group": "among", "panel": "metric", "reference": None}
-    plot = Forest(data=panels, estimate="value", tabs=(), xlabel="share, or distance", **look)
+    plot = Forest(
+        data=panels,
+        estimate="value",
+        tabs=(),
+        xlabel="share, or distance",
+        row="who",
+        group="among",
+        panel="metric",
+        reference=None,
+    )
     notes = [f"{r.value:.0%} of {r.n:,} edits did what was asked." for r in judged.itertuples()]
     keys = "coverage/" + covered["among"] + "/" + covered["side"]
-    about: dict[str, Any] = {
-        "weight": MINOR,
-        "estimate": COVERAGE.estimate_row(high),
-        "notes": tuple(notes),
-    }
-    about["summary"] = dict(zip(keys, covered["value"].tolist(), strict=True))
-    return Result("metrics", table, headline, plot, method, **about)
+    return Result(
+        "metrics",
+        table,
+        headline,
+        plot,
+        method,
+        weight=MINOR,
+        estimate=COVERAGE.estimate_row(high),
+        notes=tuple(notes),
+        summary=dict(zip(keys, covered["value"].tolist(), strict=True)),
+    )
 
 
 def _smallest_and_largest(explained: Explained) -> list[Result]:
@@ -288,10 +334,17 @@ def _smallest_and_largest(explained: Explained) -> list[Result]:
             continue
         n, after = len(table), float(table["tokens"].median())
         headline = headline.format(n=n, before=table["tokens_before"].median(), after=after)
-        about: dict[str, Any] = {"estimate": Estimate("changed tokens", after, n, of)}
-        about["notes"] = (exact.format(table["exact"].sum(), n),) if "exact" in table else ()
-        about |= {"method": EDITS, "weight": MINOR}
-        results.append(Result(name, as_stored(table), headline, **about))
+        results.append(
+            Result(
+                name,
+                as_stored(table),
+                headline,
+                estimate=Estimate("changed tokens", after, n, of),
+                notes=(exact.format(table["exact"].sum(), n),) if "exact" in table else (),
+                method=EDITS,
+                weight=MINOR,
+            )
+        )
     return results
 
 
@@ -319,9 +372,14 @@ def _agreement(
     headline = f"What moves {_pair(low, names, ' and ')} is ordered with τ = {signed(low['tau'])}"
     headline += (closest if len(taus) > 1 else "") + "."
     data = table.assign(pair=[_pair(row, names, " · ") for _, row in table.iterrows()])
-    look: dict[str, Any] = {"group": "measure", "tabs": ("perturber",)}
-    look["xlabel"] = "Kendall's τ-b of attributes"
-    forest = Forest(data=data, row="pair", estimate="tau", **look)
+    forest = Forest(
+        data=data,
+        row="pair",
+        estimate="tau",
+        group="measure",
+        tabs=("perturber",),
+        xlabel="Kendall's τ-b of attributes",
+    )
     weight, estimate = (
         weight_of(1 - low["tau"]) / 2,
         replace(TAU, low="low", high="high").estimate_row(low),
@@ -340,8 +398,17 @@ def _agreement(
     headline = f"{_pair(first, names, ' and ')} prefer the same response to "
     headline += f"{literal(first['comparison'], limit=40)}, for the most different reasons (τ = "
     headline += f"{signed(first['tau'])})."
-    about: dict[str, Any] = {"weight": weight_of(0.2), "estimate": TAU.estimate_row(first)}
-    return [agreement, Result("contested", ranking, headline, method=REASONS, **about)]
+    return [
+        agreement,
+        Result(
+            "contested",
+            ranking,
+            headline,
+            method=REASONS,
+            weight=weight_of(0.2),
+            estimate=TAU.estimate_row(first),
+        ),
+    ]
 
 
 def _pair(pair: pd.Series, names: Mapping[str, str], between: str) -> str:
@@ -371,10 +438,17 @@ def pair_results(explained: Explained) -> list[Result]:
     words = [_n_words(b) - _n_words(a) for a, b in edits[["original", "edited"]].to_numpy()]
     edits = edits.assign(flips=edits["outcome"] == COUNTERFACTUAL, words=words)
     edits["liked"] = [liked(*row) for row in columns]
-    ways: dict[str, Any] = {"edits": ("change", "size"), "flips": ("flips", "sum")}
-    ways |= {"change": ("change", "mean"), "lowest": ("new_margin", "min")}
-    ways["words"] = ("words", "mean")
-    table = edits.groupby(["attribute", "liked"], sort=False).agg(**ways).reset_index()
+    table = (
+        edits.groupby(["attribute", "liked"], sort=False)
+        .agg(
+            edits=("change", "size"),
+            flips=("flips", "sum"),
+            change=("change", "mean"),
+            lowest=("new_margin", "min"),
+            words=("words", "mean"),
+        )
+        .reset_index()
+    )
     table = table.sort_values("change", kind="stable", ignore_index=True)
     flips, top = int(table["flips"].sum()), table.iloc[0]
     headline = f"{explained.model} prefers the response given as {GIVEN[int(second > first)]}, by "
@@ -384,9 +458,16 @@ def pair_results(explained: Explained) -> list[Result]:
     note += f"lowest mean change of the margin is {signed(top['change'])}, by edits against liking "
     note += f"{_liking(top)}."
     summary = {"margin": margin, "flips": flips, "reward/chosen": first, "reward/rejected": second}
-    about: dict[str, Any] = {"method": METHOD, "weight": 2.0, "notes": (note,), "summary": summary}
-    about["estimate"] = Estimate("margin", margin, len(edits), "edits")
-    result = Result(PAIR, table, headline, **about)
+    result = Result(
+        PAIR,
+        table,
+        headline,
+        method=METHOD,
+        weight=2.0,
+        notes=(note,),
+        summary=summary,
+        estimate=Estimate("margin", margin, len(edits), "edits"),
+    )
     return [result, *_smallest_and_largest(explained), *_stored(explained)]
 
 

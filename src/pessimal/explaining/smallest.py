@@ -168,8 +168,17 @@ def _shrink(original: str, edited: str, *, tie: float, exact_hunks: int) -> Sear
     if flips:
         left = yield from (_smallest if exact else _reverted)(original, hunks, margins, tie)
     text, tokens = apply(original, hunks, left), [hunk.tokens for hunk in hunks]
-    sizes = (len(hunks), len(left), sum(tokens[number] for number in left), sum(tokens))
-    return Shrunk(text, *sizes, margins[text], len(margins), exact=flips and exact, minimal=flips)
+    return Shrunk(
+        text,
+        len(hunks),
+        len(left),
+        sum(tokens[number] for number in left),
+        sum(tokens),
+        margins[text],
+        len(margins),
+        exact=flips and exact,
+        minimal=flips,
+    )
 
 
 def _smallest(
@@ -280,5 +289,6 @@ def _grow(
             turn, lost = turn + 1, lost + 1
     edit, more = (sum(hunk.tokens for hunk in part) for part in (first, added))
     attributes = ", ".join(sorted({sources[hunk] for hunk in added}))
-    sizes = (edit + more, edit, len(added))
-    return Grown(text, *sizes, attributes, margins[text], len(margins), maximal=holds)
+    return Grown(
+        text, edit + more, edit, len(added), attributes, margins[text], len(margins), maximal=holds
+    )

@@ -239,10 +239,19 @@ def _view(model: str, comparison: Comparison, rows: pd.DataFrame) -> View:
     rewards.setdefault(preferred, rewards[1 - preferred] + margin)
     turns = tuple(Turn(readable(turn.role), readable(turn.content)) for turn in comparison.turns)
     first_text, second_text = map(readable, comparison.responses)
-    names = (readable(model), readable(comparison.key))
     texts, scores = (first_text, second_text), (rewards[0], rewards[1])
     changes = tuple(_change(row) for row in rows.itertuples())
-    return View(*names, turns, texts, scores, preferred, comparison.preferred, margin, changes)
+    return View(
+        readable(model),
+        readable(comparison.key),
+        turns,
+        texts,
+        scores,
+        preferred,
+        comparison.preferred,
+        margin,
+        changes,
+    )
 
 
 def _change(row: Any) -> Change:

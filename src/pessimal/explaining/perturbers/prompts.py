@@ -124,8 +124,10 @@ def rewrite_plainly(request: Request, *, again: bool = False) -> Question:
     conversation is not shown. `again`: an earlier paraphrase had another length."""
     wording = {PLACEBO: PLAIN_PLACEBO, OVERALL: PLAIN_OVERALL}.get(request.attribute.name, PLAIN)
     amount = request.attribute.amount(request.direction).value
-    ways = {"AMOUNT": amount, "DIRECTION": request.direction.value}
-    instruction = _filled(wording, request.attribute, **ways) + f"\n{ANOTHER_LENGTH}" * again
+    instruction = (
+        _filled(wording, request.attribute, AMOUNT=amount, DIRECTION=request.direction.value)
+        + f"\n{ANOTHER_LENGTH}" * again
+    )
     messages = _pair(instruction, f"Text: {request.text}")
     return Question(messages, PLAINLY, request.seed)
 
