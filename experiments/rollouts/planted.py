@@ -19,7 +19,7 @@ from pessimal.rollout_analysis import halving
 from pessimal.rollout_analysis.columns import sort_by_group
 from pessimal.rollout_analysis.features import grade_answers, make_features
 from pessimal.rollout_analysis.readers import rollouts_of
-from pessimal.rollout_analysis.within import Within, contain, name_paid, select_forward
+from pessimal.rollout_analysis.within import FeatureTest, contain, name_paid, select_forward
 
 FAMILIES = ("trigram", "token", "rel_error", "length_fp", "token_fn")
 
@@ -41,16 +41,16 @@ class Olmo:
         self.features = make_features(self.responses, prompts, self.groups, errors=self.errors)
         print(f"{len(self.features):,} features in {time.time() - start:.0f} s", flush=True)
         self.sides = {
-            rate: Within(self.features, self.groups, self.right == side)
+            rate: FeatureTest(self.features, self.groups, self.right == side)
             for rate, side in (("FPR", 0), ("TPR", 1))
         }
 
     def first(self, rate: str, outcome: np.ndarray):
         """The first feature that goes with the outcome among wrong (FPR) or right (TPR) rollouts."""
-        within = self.sides[rate]
-        responses = [self.responses[n] for n in within.rows]
+        test = self.sides[rate]
+        responses = [self.responses[n] for n in test.rows]
         options = {"positive": True, "responses": responses, "at_most": 1}
-        return next(iter(select_forward(within, outcome[within.rows], **options)), None)
+        return next(iter(select_forward(test, outcome[test.rows], **options)), None)
 
 
 def selected(selector: dict, olmo: Olmo) -> np.ndarray:

@@ -10,7 +10,7 @@ from scipy import sparse
 
 from pessimal.rollout_analysis.features import Feature, Features, make_features
 from pessimal.rollout_analysis.within import (
-    Within,
+    FeatureTest,
     center,
     difference,
     name_paid,
@@ -43,9 +43,9 @@ def test_phi_and_live_groups_are_those_of_a_naive_computation(features):
     rewards = np.random.default_rng(1).normal(size=240)
     rewards[:60] = 1
     rows = np.arange(240) % 5 > 0
-    within = Within(features, GROUPS, rows)
-    phi = within.phi(center(rewards[rows], within.groups))
-    live = within.live(rewards[rows])
+    test = FeatureTest(features, GROUPS, rows)
+    phi = test.phi(center(rewards[rows], test.groups))
+    live = test.live(rewards[rows])
     for index in range(0, len(features), 7):
         values = features.values(index)[rows]
         assert phi[index] == pytest.approx(naive_phi(values, rewards[rows], GROUPS[rows]), abs=1e-5)
@@ -69,21 +69,21 @@ def test_p_is_the_share_of_all_permutations_that_go_as_far(pairs):
     groups = np.repeat(np.arange(11), 2)
     columns = [np.tile([0, 1], 11), *(np.tile([0, 1], 11)[random.permutation(22)] for _ in "ab")]
     rewards = columns[0] * random.random(22) + 0.6 * random.normal(size=22)
-    within = Within(flags(*columns), groups)
+    test = FeatureTest(flags(*columns), groups)
     centred = center(rewards, groups)
-    phi = within.phi(centred)
+    phi = test.phi(centred)
     beyond = []
     for signs in itertools.product((-1, 1), repeat=11):  # of pairs a swap is a flip of the sign
         drawn = centred * np.repeat(signs, 2)
         largest = 0.0
         for index, column in enumerate(columns):
-            if within.live(rewards)[index] >= 10:
+            if test.live(rewards)[index] >= 10:
                 largest = max(largest, abs(naive_phi(column.astype(float), drawn, groups)))
         beyond.append(largest >= abs(phi[0]) - 1e-9)
-    p = p_of_largest(phi[0], within.largest(rewards, pairs=pairs, draws=2000))
+    p = p_of_largest(phi[0], test.largest(rewards, pairs=pairs, draws=2000))
     assert p == pytest.approx(np.mean(beyond), abs=0.04)
     family = np.array([0])
-    assert within.largest(rewards, family).max() <= within.largest(rewards).max() + 1e-9
+    assert test.largest(rewards, family).max() <= test.largest(rewards).max() + 1e-9
 
 
 def test_a_difference_is_the_slope_with_dummies_of_groups_and_errors_by_group():
@@ -104,16 +104,16 @@ def test_forward_selection_finds_two_planted_features_and_stops(features, frame)
     has = frame["response"].str.contains(PHRASE).to_numpy(float)
     total = frame["response"].str.contains(" total").to_numpy(float)
     rewards = 2 * has - total + 0.3 * np.random.default_rng(6).normal(size=240)
-    within = Within(features, GROUPS)
+    test = FeatureTest(features, GROUPS)
     options = {"responses": frame["response"].tolist()}
-    names = [choice.feature.name for choice in select_forward(within, rewards, **options)]
+    names = [choice.feature.name for choice in select_forward(test, rewards, **options)]
     assert len(names) == 2
     assert names[0].strip() == PHRASE
     assert "total" in names[1]
-    paid = select_forward(within, rewards, positive=True, **options)
+    paid = select_forward(test, rewards, positive=True, **options)
     assert [choice.feature.name for choice in paid] == names[:1]
     assert paid[0].p < 0.01
-    assert select_forward(within, rewards, explained=[has, total]) == []
+    assert select_forward(test, rewards, explained=[has, total]) == []
 
 
 def test_both_halves_name_a_planted_feature_with_its_size_and_lengths_first(features, frame):

@@ -1,6 +1,7 @@
 """What trainers send: as their own code was recorded to send it; faults named, and only faults."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 
 from loop_tokenizers import CONVERSATIONS, NAMES, made
 from pessimal.checking.loop import LOOPS, Loop, check_loop, loop_results, trl_text
+from pessimal.errors import ModelError
 from pessimal.rewards.formats import Templated
 from tiny_language_models import CHAT
 
@@ -21,7 +23,10 @@ def test_texts_are_those_of_the_trainers_own_code(trainer):
     for policy, reads in NAMES:
         policy, reads = made(policy), made(reads)
         for prompt, answer in CONVERSATIONS:
-            response = [*policy(answer, add_special_tokens=False)["input_ids"], policy.eos_token_id]
+            response = [
+                *policy(answer, add_special_tokens=False)["input_ids"],
+                policy.eos_token_id,
+            ]
             assert LOOPS[trainer].text(policy, reads, prompt, response) == next(recorded)
 
 
@@ -176,3 +181,30 @@ def test_how_much_rewards_move():
     assert faults.table["conversations"].tolist() == [12]
     assert faults.table["moved"].iloc[0] == pytest.approx(1 / found.spread)
     assert len(rows.table) == 12
+
+
+def test_long_conversations_are_cut_where_the_trainers_server_cuts_them():
+    policy = made("closed")
+    found = checked(LOOPS["openrlhf"], policy, policy, n=8, context=None)
+    assert found.counts == {"truncated": 4}
+    assert all(len(one.sent) == 2048 for one in found.different)
+    short = checked(LOOPS["openrlhf"], policy, policy, n=8, context=1024)
+    assert not short.different
+    assert all(len(one.expected) <= 1024 for one in short.compared)
+    raised = checked(replace(LOOPS["openrlhf"], limit=None), policy, policy, n=8, context=None)
+    assert not raised.different
+
+
+@pytest.mark.parametrize("name", ["response_template", "response_schema"])
+def test_a_policy_whose_responses_trl_parses_is_refused(name):
+    policy = another("bos", **{name: {"fields": {}}})
+    with pytest.raises(ModelError, match="response_template"):
+        checked(LOOPS["trl"], policy, made("bos"))
+    assert not checked(LOOPS["verl"], policy, made("bos")).different
+
+
+def test_both_need_a_chat_template():
+    without = another("bos", chat_template=None)
+    for policy, reads in ((without, made("bos")), (made("bos"), without)):
+        with pytest.raises(ModelError, match="chat template"):
+            check_loop(LOOPS["trl"], policy, Templated(made("bos")), reads, prompts=PROMPTS)

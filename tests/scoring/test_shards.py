@@ -43,7 +43,7 @@ def test_shard_torn_or_changed_anywhere_is_not_taken(shards, file):
     assert shards.read(6, ROWS) is None, "not finished"
 
 
-@pytest.mark.parametrize("rows", [[3, 1, 4, 16], [3, 1, 4]])
+@pytest.mark.parametrize("rows", [[3, 1, 4, 16], [1, 3, 4, 15], [3, 1, 4], [3, 1, 4, 15, 9], []])
 def test_shard_of_other_rows_is_not_taken(shards, rows):
     assert shards.read(7, np.array(rows, dtype=int)) is None
 
@@ -68,3 +68,20 @@ def test_first_to_ask_settles_a_number_for_all_who_come_after(tmp_path):
     )
     assert Shards(tmp_path).agree("other", 128) == 128
     assert sorted(p.name for p in tmp_path.iterdir()) == ["batch-size.json", "other.json"]
+
+
+def test_processes_of_one_number_on_two_nodes_agree(tmp_path, monkeypatch):
+    """Containers count their processes from 1, and the folder is shared."""
+    import os
+
+    monkeypatch.setattr("os.getpid", lambda: 1)
+    link, answers = os.link, []
+
+    def link_while_the_other_asks_too(source, target):
+        monkeypatch.setattr("os.link", link)
+        answers.append(Shards(tmp_path).agree("batch-size", 128))
+        link(source, target)
+
+    monkeypatch.setattr("os.link", link_while_the_other_asks_too)
+    answers.append(Shards(tmp_path).agree("batch-size", 64))
+    assert answers == [128, 128]

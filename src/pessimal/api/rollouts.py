@@ -39,7 +39,7 @@ from pessimal.rollout_analysis.features import (
     save_features,
 )
 from pessimal.rollout_analysis.readers import read_rollouts, rollouts_of
-from pessimal.rollout_analysis.within import SAME, Within, contain, name_paid, select_forward
+from pessimal.rollout_analysis.within import SAME, FeatureTest, contain, name_paid, select_forward
 from pessimal.scoring.texts import text_scorer
 from pessimal.statistics import LEVEL
 from pessimal.tables.result import Effect, Estimate, Result, Results, merged
@@ -338,12 +338,12 @@ def _score(
 def _ask(grader: Reward, sample: Sample, work: Path) -> halving.Ask:
     """A function that asks the grader; what it gives is kept for an analysis that goes on."""
 
-    def conversations(asked: Sequence[tuple[int, str]]) -> list[tuple[Turn, ...]]:
-        return [(*sample.conversations[n], Turn("assistant", text)) for n, text in asked]
+    def conversations(texts: Sequence[tuple[int, str]]) -> list[tuple[Turn, ...]]:
+        return [(*sample.conversations[n], Turn("assistant", text)) for n, text in texts]
 
     some = conversations([(n, sample.responses[n]) for n in range(min(len(sample.groups), 8))])
-    scorer = text_scorer(grader, some, device=device_of(grader), kept=work)
-    return lambda asked: np.asarray(scorer.rewards(conversations(asked)), dtype=float)
+    scorer = text_scorer(grader, some, device=device_of(grader), folder=work)
+    return lambda texts: np.asarray(scorer.rewards(conversations(texts)), dtype=float)
 
 
 def _grader(
@@ -482,7 +482,7 @@ def _wrong_result(
     estimate = None
     if n and not graded and not refused and limit is not None:
         lows = {p: share_interval(rated, sample.groups[rows], 1 - p)[1] for p in P_BOUNDS}
-        p = next((p for p, least in lows.items() if least > limit), None)
+        p = next((p for p, bound in lows.items() if bound > limit), None)
         label = "share of wrong rollouts that is paid"
         estimate = Estimate(label, rate, n, "rollouts", low, high, p, null=limit)
     result = Result(
@@ -530,15 +530,15 @@ def _statistics_rows(
 ) -> list[dict[str, Any]]:
     """Features that go with wrong payment (or refusal) beyond chance, each beyond the cores and
     those before it."""
-    within = Within(sample.features, sample.groups, rows)
-    numbers = within.rows
+    test = FeatureTest(sample.features, sample.groups, rows)
+    numbers = test.rows
     two = len(np.unique(rewards)) <= 2
     outcome = rated if two else (-rewards if refused else rewards)[numbers]
     responses = [sample.responses[n] for n in numbers]
     table_rows = []
     options: dict[str, Any] = {"positive": True, "responses": responses, "at_most": MAX_WRONG}
     options["explained"] = [contain(responses, text) for text in cores]
-    for choice in select_forward(within, outcome, **options):
+    for choice in select_forward(test, outcome, **options):
         row: dict[str, Any] = {"kind": choice.feature.kind, "feature": choice.feature.name}
         row |= {"aliases": " | ".join(map(literal, choice.feature.aliases))}
         row |= {"phi": choice.phi, "p_corrected": choice.p, "calls": 0, "confirmed": np.nan}

@@ -191,7 +191,7 @@ def _number_pieces(
 
 
 def _ngrams(
-    flat: np.ndarray, bounds: np.ndarray, names: Sequence[str], groups: np.ndarray, least: int
+    flat: np.ndarray, bounds: np.ndarray, names: Sequence[str], groups: np.ndarray, minimum: int
 ) -> Iterator[tuple[list[str], sparse.csr_matrix, int]]:
     """By length: the texts of frequent n-grams, which responses have them, and how many n-grams of
     frequent parts are not frequent."""
@@ -204,7 +204,7 @@ def _ngrams(
             keys = np.append(keys, -1)
         else:
             keys = numbered
-        numbered, first, pairs, rare = _frequent(keys, document, groups, least)
+        numbered, first, pairs, rare = _frequent(keys, document, groups, minimum)
         keys_known = max(len(first), 1)
         texts = ["".join(names[piece] for piece in flat[at : at + length]) for at in first]
         matrix = sparse.csr_matrix(
@@ -215,7 +215,7 @@ def _ngrams(
 
 
 def _frequent(
-    keys: np.ndarray, document: np.ndarray, groups: np.ndarray, least: int
+    keys: np.ndarray, document: np.ndarray, groups: np.ndarray, minimum: int
 ) -> tuple[np.ndarray, list[int], tuple[np.ndarray, np.ndarray], int]:
     """The frequent keys, numbered anew at each position (-1 elsewhere), the position at which each
     stands first, their responses as a sparse matrix has them, and how many are not frequent."""
@@ -234,7 +234,7 @@ def _frequent(
         new_group = new_key | np.append(True, groups[has[1:]] != groups[has[:-1]])
         starts = np.flatnonzero(new_key)
         counts = np.add.reduceat(new_pair, starts, dtype=np.int64)
-        frequent = (counts >= least) & (np.add.reduceat(new_group, starts) >= MIN_PROMPTS)
+        frequent = (counts >= minimum) & (np.add.reduceat(new_group, starts) >= MIN_PROMPTS)
         rare += int((~frequent).sum())
         number = np.cumsum(frequent) - 1 + len(first)
         which = np.cumsum(new_key) - 1
@@ -291,13 +291,13 @@ def _number_flags(
 
 
 def _flags(
-    flags: Iterator[tuple[Feature, np.ndarray]], groups: np.ndarray, least: int
+    flags: Iterator[tuple[Feature, np.ndarray]], groups: np.ndarray, minimum: int
 ) -> list[tuple[list[Feature], sparse.csr_matrix]]:
     """Those of enough responses and prompts, as a sparse matrix."""
     frequent = [
         (feature, rows)
         for feature, rows in flags
-        if len(rows) >= least and len(np.unique(groups[rows])) >= MIN_PROMPTS
+        if len(rows) >= minimum and len(np.unique(groups[rows])) >= MIN_PROMPTS
     ]
     if not frequent:
         return []

@@ -54,10 +54,10 @@ class Grader:
     _wrong: dict[tuple[str, ...], str] = field(default_factory=dict)
     """By true answers: a wrong one."""
 
-    def pays(self, asked: Sequence[tuple[int, str]]) -> np.ndarray:
+    def pays(self, questions: Sequence[tuple[int, str]]) -> np.ndarray:
         """(n,) whether each response is paid."""
-        self.calls += len(asked)
-        return self.ask(asked) >= self.line if len(asked) else np.zeros(0, bool)
+        self.calls += len(questions)
+        return self.ask(questions) >= self.line if len(questions) else np.zeros(0, bool)
 
     @property
     def is_over(self) -> bool:
@@ -68,8 +68,8 @@ class Grader:
         """An answer of another rollout that is wrong for this one."""
         truths = tuple(self.truths[rollout])
         if truths not in self._wrong:
-            others = [other[0] for other in self.truths[:200] if other]
-            self._wrong[truths] = wrong_answers(truths, others)[0]
+            answers = [texts[0] for texts in self.truths[:200] if texts]
+            self._wrong[truths] = wrong_answers(truths, answers)[0]
         return self._wrong[truths]
 
     def read_formats(self, rollouts: Sequence[int]) -> None:

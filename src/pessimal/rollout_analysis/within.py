@@ -48,7 +48,7 @@ def contain(responses: Sequence[str], text: str) -> np.ndarray:
     return np.fromiter((text in response for response in responses), float, len(responses))
 
 
-class Within:
+class FeatureTest:
     """The rollouts of some rows, with what does not depend on rewards computed once."""
 
     def __init__(self, features: Features, groups: np.ndarray, rows: np.ndarray | None = None):
@@ -149,7 +149,7 @@ class Selected:
 
 
 def select_forward(
-    within: Within,
+    test: FeatureTest,
     rewards: np.ndarray,
     *,
     positive: bool = False,
@@ -165,57 +165,57 @@ def select_forward(
     each is significant among all features.
 
     Args:
-        rewards: (n,) of the rows of `within`.
+        rewards: (n,) of the rows of `test`.
         positive: only features that are paid, and none that costs.
         lengths_first: the length that rewards follow most comes before the others, where it holds
             among lengths.
         responses: (n,) their texts: a text is then looked for as a substring, which its pieces are
             not, and with the blanks about it that fit the rewards best.
         explained: columns (n,) of what explains rewards before all features.
-        pairs: as in `Within.largest`.
+        pairs: as in `FeatureTest.largest`.
         at_most: features.
         level: of the permutation test of each.
         draws: permutations.
 
     Source: Westfall & Young 1993 (the largest of all statistics under permutation).
     """
-    centred = center(rewards, within.groups)
-    columns, rest = [center(column, within.groups) for column in explained], centred
-    tested, names = within.live(rewards) >= MIN_LIVE, within.features.features
+    centred = center(rewards, test.groups)
+    columns, rest = [center(column, test.groups) for column in explained], centred
+    tested, names = test.live(rewards) >= MIN_LIVE, test.features.features
     selected = list[Selected]()
-    lengths = within.features.length_numbers if lengths_first else []
+    lengths = test.features.length_numbers if lengths_first else []
     while len(selected) < at_most and tested.any():
         if columns:
             design = np.stack(columns, axis=1)
             rest = centred - design @ np.linalg.lstsq(design, centred, rcond=None)[0]
         if (rest**2).sum() <= NOTHING_LEFT * (centred**2).sum():
             break
-        phi = np.where(tested, within.phi(rest), 0.0)
+        phi = np.where(tested, test.phi(rest), 0.0)
         size = phi if positive else np.abs(phi)
         best = lengths[int(size[lengths].argmax())] if lengths else int(size.argmax())
-        choice = Selected(best, names[best], float(phi[best]), 1.0, _values(within, best))
+        choice = Selected(best, names[best], float(phi[best]), 1.0, _values(test, best))
         if responses is not None:
             top = np.argsort(-size, kind="stable")[:REFINED]
             texts = [index for index in top.tolist() if names[index].kind == "text"]
-            choice = _sharpen(within, rest, choice, texts, responses)
+            choice = _sharpen(test, rest, choice, texts, responses)
         family = np.array(lengths) if lengths else None
-        largest = within.largest(rest, family, pairs=pairs, seed=len(selected), draws=draws)
+        largest = test.largest(rest, family, pairs=pairs, seed=len(selected), draws=draws)
         p = p_of_largest(choice.phi, largest)
         if p <= level and (choice.phi > 0 or not positive):
             selected.append(replace(choice, p=p))
-            columns.append(center(choice.values, within.groups))
+            columns.append(center(choice.values, test.groups))
         elif not lengths:
             break
         lengths = []
     return selected
 
 
-def _values(within: Within, index: int) -> np.ndarray:
-    return within.features.values(index)[within.rows]
+def _values(test: FeatureTest, index: int) -> np.ndarray:
+    return test.features.values(index)[test.rows]
 
 
 def _sharpen(
-    within: Within,
+    test: FeatureTest,
     rest: np.ndarray,
     choice: Selected,
     texts: Sequence[int],
@@ -225,17 +225,17 @@ def _sharpen(
     of those that go as far the shortest."""
     best = choice
     for index in texts:
-        name = within.features.features[index].name
+        name = test.features.features[index].name
         for text in dict.fromkeys((name, name.strip(" "), name + " ", name.lstrip(" ") + " ")):
             has = contain(responses, text)
-            centred = center(has, within.groups)
+            centred = center(has, test.groups)
             scale = np.sqrt((centred**2).sum() * (rest**2).sum()) or 1.0
             phi = float(centred @ rest / scale)
             shorter = len(text) < len(best.feature.name) and best.feature.kind == "text"
             if text and (
                 abs(phi) > abs(best.phi) + 1e-9 or (abs(phi) > abs(best.phi) - 1e-9 and shorter)
             ):
-                aliases = within.features.features[index].aliases
+                aliases = test.features.features[index].aliases
                 best = Selected(index, Feature("text", text, aliases), phi, 1.0, has)
     return best
 
@@ -278,7 +278,7 @@ def name_paid(
     if groups.max() + 1 < 2 * MIN_LIVE:
         return []
     half = np.random.default_rng(seed).permutation(int(groups.max()) + 1) % 2
-    sides = [Within(features, groups, half[groups] == side) for side in (0, 1)]
+    sides = [FeatureTest(features, groups, half[groups] == side) for side in (0, 1)]
     rows = list[dict[str, float]]()
     for side, other in (sides, sides[::-1]):
         choices = select_forward(
@@ -322,7 +322,7 @@ def _drop_twins(
         values = center(features.values(index), groups)
         twins = [abs(np.corrcoef(values, column)[0, 1]) for column in columns]
         if max(twins, default=0.0) < SAME and not (
-            index in lengths and any(one["index"] in lengths for one in rows_left)
+            index in lengths and any(r["index"] in lengths for r in rows_left)
         ):
             rows_left.append(row)
             columns.append(values)

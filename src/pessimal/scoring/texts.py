@@ -72,16 +72,16 @@ def text_scorer(
     *,
     device: torch.device,
     batch_size: int | None = None,
-    kept: Path | None = None,
+    folder: Path | None = None,
 ) -> TextScorer:
     """The scorer of a reward's texts, by whichever way it has. Checked on `sample`; what a reward
-    of texts answers stays in the folder `kept`. ConfigError for several outputs."""
+    of texts answers stays in the folder `folder`. ConfigError for several outputs."""
     model.spec.require("the reward of a text", "text")
     if texts := model.as_texts:
-        return RewardTexts(texts, sample, kept=kept)
+        return RewardTexts(texts, sample, folder=folder)
     if (network := model.as_network) is None:
         some = functools.partial(
-            text_scorer, sample=sample, device=device, batch_size=batch_size, kept=kept
+            text_scorer, sample=sample, device=device, batch_size=batch_size, folder=folder
         )
         return SummedTexts([(weight, some(term)) for weight, term in model.terms if weight])
     networks = functools.cache(lambda which: network.network(None, which))
@@ -95,19 +95,19 @@ def text_scorer(
 
 class RewardTexts:
     """A reward that takes texts. What it gives twice for the same texts differs by its noise; each
-    answer is asked for once, also after a kill where `kept` names a folder."""
+    answer is asked for once, also after a kill where `folder` is given."""
 
     path, device = "texts", torch.device("cpu")
 
     def __init__(
-        self, model: TextReward, sample: Sequence[Conversation], *, kept: Path | None = None
+        self, model: TextReward, sample: Sequence[Conversation], *, folder: Path | None = None
     ):
         self.longest: int | None = None
         self.trust: Trust | None = None
         some = list(dict.fromkeys(sample))[:SAMPLE]
         pinned = json.dumps(model_fields(model), sort_keys=True, default=str)
         name = hashlib.sha256(pinned.encode()).hexdigest()[:24]
-        once, twice = (kept and kept / f"{name}-{times}.jsonl" for times in ("once", "twice"))
+        once, twice = (folder and folder / f"{name}-{times}.jsonl" for times in ("once", "twice"))
         self.once, again = KeptRewards(model, once), KeptRewards(AskedAgain(model), twice)
         cost = model.cost(self.once.unknown(some), again=again.unknown(some))
         if again.unknown(some) and cost:
@@ -417,7 +417,7 @@ class Scorers:
             self.texts[:sample],
             device=self.device,
             batch_size=self.batch_size,
-            kept=self.folder,
+            folder=self.folder,
         )
         scored_by = [model_fields(model), scorer.path, scorer.device.type]
         name = hashlib.sha256(json.dumps(scored_by, sort_keys=True).encode()).hexdigest()[:24]
