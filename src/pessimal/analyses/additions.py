@@ -117,10 +117,16 @@ def effects(scans: Additions, *, confidence: float = 0.95, seed: int = 0) -> pd.
     # All means within which a candidate's own statistic stays below c, solved for the distance.
     spread, rest = scaled.std(axis=0), 1 - c**2
     reach = c * (floor + np.sqrt((c * floor) ** 2 + rest * spread**2)) / max(rest, 1e-9)
-    table = scans.rows.assign(effect=effect, low=effect - reach, high=effect + reach)
-    raised = (scans.deltas > 0).mean(axis=0)
-    table = table.assign(p_corrected=as_large / len(chance), raised=raised)
-    table = table.assign(worth=np.nan, flips=np.nan, n=n)
+    table = scans.rows.assign(
+        effect=effect,
+        low=effect - reach,
+        high=effect + reach,
+        p_corrected=as_large / len(chance),
+        raised=(scans.deltas > 0).mean(axis=0),
+        worth=np.nan,
+        flips=np.nan,
+        n=n,
+    )
     labelled = np.isfinite(scans.steps)
     steps = scans.steps[labelled]  # a ratio to what may be nothing would be anything
     if len(steps) > 1 and stats.ttest_1samp(steps, 0, alternative="greater").pvalue <= LEVEL:
@@ -287,22 +293,22 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     headline = text if len(held) else nothing
     xlabel = "added to the reward (SD of the answers')"
     plot = Forest.of(effect, row="text", tabs=("model", "slot"), xlabel=xlabel)
-    results = [
-        Result.of_row(
-            row,
-            "additions",
-            table,
-            effect,
-            headline,
-            plot=plot,
-            method="additions",
-            notes=tuple(notes),
-        )
+    first = Result.of_row(
+        row,
+        "additions",
+        table,
+        effect,
+        headline,
+        plot=plot,
+        method="additions",
+        notes=tuple(notes),
+    )
+    further = [
+        Result(f"additions_{name}", rows, method="additions")
+        for name, rows in together.items()
+        if name != "tokens"
     ]
-    del together["tokens"]
-    names_and_tables = together.items()
-    results += [Result(f"additions_{name}", t, method="additions") for name, t in names_and_tables]
-    return results
+    return [first, *further]
 
 
 def threshold(table: ScoreTable) -> float | None:
@@ -327,13 +333,16 @@ def census(table: ScoreTable) -> dict[str, object]:
     errors = [table.measured.get(name) for name in ("noise", "largest_low_precision_error")]
     noise = np.nan if errors == [None, None] else max(error or 0.0 for error in errors)
     best = table.rows.loc[table.rows["reward"].idxmax()]
-    low, high = ((rewards > limit + way * noise).mean() for way in (1, -1))
-    low, high = (np.nan, np.nan) if np.isnan(noise) else (float(low), float(high))
-    yes = rewards > limit
-    numbers = {"n": len(rewards), "yes": int(yes.sum()), "estimate": float(yes.mean())}
-    strongest = {"best": best["text"], "reward": best["reward"]}
-    ends = {"low": low, "high": high}
-    return numbers | ends | strongest | {"certified": bool(best["certified"])}
+    return {
+        "n": len(rewards),
+        "yes": int((rewards > limit).sum()),
+        "estimate": float((rewards > limit).mean()),
+        "low": np.nan if np.isnan(noise) else float((rewards > limit + noise).mean()),
+        "high": np.nan if np.isnan(noise) else float((rewards > limit - noise).mean()),
+        "best": best["text"],
+        "reward": best["reward"],
+        "certified": bool(best["certified"]),
+    }
 
 
 def ranks(keys: ScoreTable, words: ScoreTable) -> pd.DataFrame:

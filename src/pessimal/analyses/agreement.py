@@ -94,12 +94,14 @@ def agreement(
     best = {model: head(values, depth=top) for model, values in columns.items()}
     worst = {model: head(-values, depth=top) for model, values in columns.items()}
     pairs = list(combinations(columns, 2))
-    table = pd.DataFrame(pairs, columns=["model_a", "model_b"]).assign(n=len(rewards))
-    table = table.assign(
-        **rank_correlations(ranks, pairs, dependent, measures=[spearman], confidence=confidence)
+    correlations = rank_correlations(
+        ranks, pairs, dependent, measures=[spearman], confidence=confidence
     )
-    p = persistence
-    table["rbo"] = [rank_biased_overlap(begun[a], begun[b], persistence=p) for a, b in pairs]
+    table = pd.DataFrame(pairs, columns=["model_a", "model_b"])
+    table = table.assign(n=len(rewards), **correlations)
+    table["rbo"] = [
+        rank_biased_overlap(begun[a], begun[b], persistence=persistence) for a, b in pairs
+    ]
     table["top"] = top
     for name, ends in (("top_overlap", best), ("bottom_overlap", worst)):
         table[name] = [top_overlap(ends[a], ends[b], k=top) for a, b in pairs]
@@ -250,8 +252,12 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             - tails_again: candidates at the ends that were scored again in float32
     """
     failed: list[str] = []
-    numbers: dict[str, Any] = {"confidence": options.confidence, "top": options.top}
-    numbers |= {"persistence": options.rbo_persistence, "depth": options.rbo_depth}
+    numbers: dict[str, Any] = {
+        "confidence": options.confidence,
+        "persistence": options.rbo_persistence,
+        "depth": options.rbo_depth,
+        "top": options.top,
+    }
 
     def compare(prompt: str) -> pd.DataFrame:
         rewards = tables.matrix(prompt)
@@ -281,16 +287,12 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     summary = {f"{p}/kendall_mean": float(rows["kendall"].mean()) for p, rows in by_key}
     summary |= {f"{p}/shared": int(rows["n"].iloc[0]) for p, rows in by_key}
     notes = (*shared, *dict.fromkeys(chain(*tables.no_rescans.values())), *failed)
-    effect, headline = (
-        tau_effect(tables.things, symbol="kendall"),
-        f"On {closest['prompt']}, {verdict}.",
-    )
     result = Result.of_row(
         closest,
         "agreement",
         pairs,
-        effect,
-        headline,
+        tau_effect(tables.things, symbol="kendall"),
+        f"On {closest['prompt']}, {verdict}.",
         plot=heatmap,
         method="agreement",
         notes=notes,

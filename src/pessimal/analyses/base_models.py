@@ -66,14 +66,18 @@ def reward_correlation(
     # A model and a score may have the same name.
     ranks = {("model", name): ranked(rewards[name].to_numpy()) for name in rewards}
     for name in scores:
-        ranks["score", name] = ranked(
-            align(
-                rewards, scores[name], left_name="the rewards", right_name=f"the score {name}"
-            ).to_numpy()
+        score = align(
+            rewards, scores[name], left_name="the rewards", right_name=f"the score {name}"
         )
+        ranks["score", name] = ranked(score.to_numpy())
     pairs = list(product(rewards, scores))
-    keys = [(("model", model), ("score", score)) for model, score in pairs]
-    columns = rank_correlations(ranks, keys, dependent, measures=[spearman], confidence=confidence)
+    columns = rank_correlations(
+        ranks,
+        [(("model", model), ("score", score)) for model, score in pairs],
+        dependent,
+        measures=[spearman],
+        confidence=confidence,
+    )
     return pd.DataFrame(pairs, columns=["model", "score"]).assign(n=len(rewards), **columns)
 
 
@@ -150,23 +154,21 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         results.append(Result("language_axes", table, plot=tokens, method="base_models"))
     if correlations:
         table = pd.concat(correlations, ignore_index=True)
-        data = table.assign(language_model=table["language_model"].map(spoken))
-        plot = {"data": data, "group": "language_model"}
-        plot["xlabel"] = "Kendall's τ-b with log-probabilities"
+        plot = {
+            "data": table.assign(language_model=table["language_model"].map(spoken)),
+            "group": "language_model",
+            "xlabel": "Kendall's τ-b with log-probabilities",
+        }
         summary = {
             f"{r.prompt}/language_kendall/{r.language_model}/{r.model}": float(r.kendall)
             for r in table.itertuples()
         }
-
-        def describe(row: pd.Series) -> str:
-            return f"the log-probabilities of {label[row['language_model']]}"
-
         results.append(
             correlation_result(
                 "language_correlation",
                 table,
                 tables,
-                describe,
+                lambda row: f"the log-probabilities of {label[row['language_model']]}",
                 method="base_models",
                 summary=summary,
                 plot=plot,

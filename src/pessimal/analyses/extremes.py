@@ -97,12 +97,17 @@ def _shared(tables: TableSet, prompt: str, *, k: int) -> pd.DataFrame | None:
         return None
     if all(len(table.rows) == len(rewards) for table in tables.by_prompt[prompt]):
         return None
-    columns = {"candidate_id": range(len(rewards)), "text": rewards.index, "token": rewards.index}
-    texts = {model: pd.DataFrame(columns | {"reward": rewards[model].array}) for model in rewards}
-    ends = [extremes(rows, k=k).assign(model=model) for model, rows in texts.items()]
-    ends = _marked(pd.concat(ends, ignore_index=True), tables.by_prompt[prompt][0])
-    ends = ends.assign(model=ends.pop("model"), n=len(rewards))
-    return ends.drop(columns=["candidate_id", "token"])
+    texts = pd.DataFrame(
+        {"candidate_id": range(len(rewards)), "text": rewards.index, "token": rewards.index}
+    )
+    ends = [
+        _marked(
+            extremes(texts.assign(reward=rewards[model].to_numpy()), k=k),
+            tables.by_prompt[prompt][0],
+        ).assign(model=model, n=len(rewards))
+        for model in rewards
+    ]
+    return pd.concat(ends, ignore_index=True).drop(columns=["candidate_id", "token"])
 
 
 def moments(rewards: pd.DataFrame, *, dependent: Dependence | None = None) -> pd.DataFrame:
@@ -140,14 +145,15 @@ def moments(rewards: pd.DataFrame, *, dependent: Dependence | None = None) -> pd
         # The third moment's own influence, less what estimating the mean and the scale contributes.
         "skewness": z**3 - skewness - 3 * z - 1.5 * skewness * (z**2 - 1),
     }
-    columns = {"n": n, "mean": mean, "variance": variance, "skewness": skewness}
-    table = pd.DataFrame({"model": list(rewards), **columns})
+    table = pd.DataFrame(
+        {"model": list(rewards), "n": n, "mean": mean, "variance": variance, "skewness": skewness}
+    )
     alike = [] if dependent is None else [dependent.alike(column) for column in values.T]
     for factors, name in enumerate(MOMENTS, start=1):
         influence, inflations = influences[name], np.ones(len(rewards.columns))
         if dependent is not None:
             # Of a mean nothing of it is left to see, as rewards are less their mean.
-            likeness = np.array([dependent.likeness(*[product] * factors) for product in alike])
+            likeness = np.array([dependent.likeness(*[mean] * factors) for mean in alike])
             influence, inflations = dependent.summed(influence, likeness * (name != "mean"))
         table[f"{name}_se"] = np.sqrt(np.mean(influence**2, axis=0) / len(influence))
     return table.assign(units=len(influence) / inflations)

@@ -172,13 +172,14 @@ def drift(before: Optimising, columns: dict[str, np.ndarray], *, confidence: flo
             error = np.nan
             if support >= LEAST_SUPPORT:
                 error = reach * change_error(before, at, values, inside) / spread
-            row = {"feature": name, "kl": at.kl, "strength": at.strength}
-            row |= {"before": start, "mean": mean, "change": change}
-            row |= {"low": change - error, "high": change + error}
-            row |= {"best_of_n": (best.get(at.kl, np.nan) - start) / spread, "turns_at": turns_at}
-            row |= {"turns_low": max(turns_at - turned, 0.0)}
-            row |= {"turns_high": turns_at + turned, "n": before.units(inside)}
-            rows.append(row | {"support": support, "mass": mass})
+            rows.append(
+                {"feature": name, "kl": at.kl, "strength": at.strength}
+                | {"before": start, "mean": mean, "change": change}
+                | {"low": change - error, "high": change + error}
+                | {"best_of_n": (best.get(at.kl, np.nan) - start) / spread, "turns_at": turns_at}
+                | {"turns_low": max(turns_at - turned, 0.0), "turns_high": turns_at + turned}
+                | {"n": before.units(inside), "support": support, "mass": mass}
+            )
     return pd.DataFrame(rows)
 
 
@@ -318,9 +319,10 @@ def forecast(
     moved["forecast_drift"] = drift(before, columns, confidence=options.confidence)
     moved["forecast_tokens"] = pd.concat(_moved(rows, before, options.top), ignore_index=True)
     if options.mitigations:
-        parts, states = (before, columns, rewards), _states_of(rows, reward)
+        states = _states_of(rows, reward)
         policies = {"none": before}
-        policies |= {name: mitigated(*parts, name, states) for name in options.mitigations}
+        for name in options.mitigations:
+            policies[name] = mitigated(before, columns, rewards, name, states)
         drifts = [
             drift(policy, columns, confidence=options.confidence).assign(mitigation=name)
             for name, policy in policies.items()
@@ -473,11 +475,16 @@ def _results(frames: dict[str, pd.DataFrame], tables: TableSet) -> Iterator[Resu
         turn = turns["turns_at"].min()
         headline += row["prompt"]
         headline += f"; people's Elo turns at {turn:.1f}." if pd.notna(turn) else "."
-    look: dict[str, Any] = {"group": "way"}
-    if path["model"].nunique() > 1:
-        look = {"group": "model", "where": {"way": "tilt"}}
-    look |= {"xlabel": "KL from the policy, nats", "ylabel": "reward, SD under the policy"}
-    plot = Lines(x="kl", y="gain", marks=True, **look)
+    several = path["model"].nunique() > 1
+    plot = Lines(
+        x="kl",
+        y="gain",
+        group="model" if several else "way",
+        where={"way": "tilt"} if several else {},
+        marks=True,
+        xlabel="KL from the policy, nats",
+        ylabel="reward, SD under the policy",
+    )
     yield Result.of_row(
         row,
         "forecast",
@@ -526,8 +533,8 @@ def _results(frames: dict[str, pd.DataFrame], tables: TableSet) -> Iterator[Resu
     headline = f"At a KL of {token['kl']:g}, {literal(token['text'])} goes from "
     headline += f"{100 * token['before']:.1f}% to {100 * token['after']:.1f}% of the answers to "
     headline += f"{token['prompt']}, for {tables.labels[token['model']]}."
-    ends = TokenTable(value="gain", ends=("gain most", "lose most"))
-    yield Result("forecast_tokens", tokens, headline, ends, "forecast")
+    plot = TokenTable(value="gain", ends=("gain most", "lose most"))
+    yield Result("forecast_tokens", tokens, headline, plot, "forecast")
     other = frames.get("forecast_mitigations", pd.DataFrame())
     if len(other):
         where = ["model", "prompt", "feature"]

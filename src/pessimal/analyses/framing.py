@@ -47,8 +47,9 @@ from pessimal.tables.word_lists import word_means, word_starts
 
 PAIRS = (("best", "worst"), ("greatest", "worst"), ("greatest", "best"))
 """Prompts of the paper that are compared wherever they are there, the last as in its Figure A2."""
-_TABS = ("axis", "first", "second")
-ENDS_OF_AXES = TokenTable(value="value", tabs=_TABS, ends=("highest", "lowest"))
+ENDS_OF_AXES = TokenTable(
+    value="value", tabs=("axis", "first", "second"), ends=("highest", "lowest")
+)
 MAX_PAIRS = 6
 """Number of pairs of prompts that are compared where none are chosen."""
 SAMPLED_PAIRS, SAMPLED_HEADS = 20_000, 250
@@ -180,9 +181,16 @@ def ends_of_axes(pair: pd.DataFrame, *, k: int = 20) -> pd.DataFrame:
     for axis, values in {"difference": x - y, "sum": x + y}.items():
         for end, sign in (("top", -1), ("bottom", 1)):
             rows = np.argsort(sign * values, kind="stable")[:k]
-            names = {"axis": axis, "end": end, "rank": range(1, len(rows) + 1)}
-            numbers = {"reward_first": x[rows], "reward_second": y[rows], "value": values[rows]}
-            pieces.append(pd.DataFrame(names | {"text": pair.index[rows]} | numbers))
+            columns = {
+                "axis": axis,
+                "end": end,
+                "rank": range(1, len(rows) + 1),
+                "text": pair.index[rows],
+                "reward_first": x[rows],
+                "reward_second": y[rows],
+                "value": values[rows],
+            }
+            pieces.append(pd.DataFrame(columns))
     return pd.concat(pieces, ignore_index=True)
 
 

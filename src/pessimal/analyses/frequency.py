@@ -1,7 +1,6 @@
 """Word frequency and reward: does a model like a word because it is common, whatever it means?"""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -223,16 +222,24 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     for model in models:
         tokens, label = tables.tokens(model), tables.labels[model]
         with note_errors(notes, label):
-            how: dict[str, Any] = {"confidence": options.confidence}
             if options.paper:
                 slopes = published_frequency_slopes(
-                    as_published(tokens), _per_million(zipf, options), valence, **how
+                    as_published(tokens),
+                    _per_million(zipf, options),
+                    valence,
+                    confidence=options.confidence,
                 )
             else:
                 unrated = [word for word in word_starts(tokens.index).tolist() if word not in rated]
-                how |= {"pairs": tables.pairs_of(model), "heads": heads[model]}
-                how["unrated"] = pd.Index(unrated, dtype=object)
-                slopes = frequency_slopes(tables.words(model), zipf, valence, **how)
+                slopes = frequency_slopes(
+                    tables.words(model),
+                    zipf,
+                    valence,
+                    pairs=tables.pairs_of(model),
+                    unrated=pd.Index(unrated, dtype=object),
+                    heads=heads[model],
+                    confidence=options.confidence,
+                )
             pieces.append(slopes.assign(model=model, states=states_of[model]))
             for name in SETS[: 1 if options.paper else 2]:
                 if name not in set(slopes["words"]):
@@ -251,7 +258,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         band="heads_within",
         of="tokens" if options.paper else "words",
         unit="SD",
-        family=("words", "prompt"),
+        family=("words", "prompt"),  # what is asked once
     )
     table = effect.correct(table)
     least_biased = "opposite" if (table["frames"] == "opposite").any() else "one"

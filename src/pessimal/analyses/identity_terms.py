@@ -11,7 +11,6 @@ import zlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -59,8 +58,13 @@ SHORTEST = 3
 words."""
 ROUNDING = 1e-9
 """4.25 − 4.00 is .25 as people count, not always as floats do."""
-IRREGULAR = {"women": "woman", "men": "man", "gentlemen": "gentleman", "children": "child"}
-IRREGULAR["ladies"] = "lady"
+IRREGULAR = {
+    "women": "woman",
+    "men": "man",
+    "gentlemen": "gentleman",
+    "ladies": "lady",
+    "children": "child",
+}
 """Plurals among our terms that Porter's rules do not bring to their singular."""
 _LINES = (
     (files("pessimal.analyses") / "everyday_topics.txt").read_text(encoding="utf-8").splitlines()
@@ -306,7 +310,14 @@ def match_identity(
         moves = np.maximum(0.0, beyond[len(topic_sets) :]).tolist()
         resemblance = dict(zip(sets, moves, strict=True))
     return IdentityMatches(
-        words, controls, matched, topic_sets, design, vectors, resemblance, typical
+        words=words,
+        controls=controls,
+        axes=matched,
+        topics=topic_sets,
+        design=design,
+        vectors=vectors,
+        resemblance=resemblance,
+        typical=typical,
     )
 
 
@@ -466,10 +477,15 @@ def _errors(
         freedom = total**2 / (scatter**2 / (len(units) - 1) + topic**2 / topics)
         reach = np.nan_to_num(stats.t.ppf((1 + confidence) / 2, freedom)) * np.sqrt(total)
         under_null = np.nan_to_num(effect / null_sd)
-    columns = {"effect": effect, "low": effect - reach, "high": effect + reach}
-    columns |= {"topic_sd": np.sqrt(topic), "null_sd": null_sd}
-    columns["p"] = 2 * stats.t.sf(np.abs(under_null), topics)
-    return columns | {"p_below": stats.t.cdf(under_null, topics)}
+    return {
+        "effect": effect,
+        "low": effect - reach,
+        "high": effect + reach,
+        "topic_sd": np.sqrt(topic),
+        "null_sd": null_sd,
+        "p": 2 * stats.t.sf(np.abs(under_null), topics),
+        "p_below": stats.t.cdf(under_null, topics),
+    }
 
 
 def _terms(
@@ -492,7 +508,6 @@ def _terms(
     return pd.concat([table[front], effects, table[back]], axis=1)
 
 
-# Each measure answers a question of its own.
 EFFECT = Effect(
     "d",
     "SD from controls",
@@ -503,7 +518,7 @@ EFFECT = Effect(
     of="terms",
     symbol="d",
     unit="SD",
-    family=("measure",),
+    family=("measure",),  # each answers a question of its own
 )
 
 
@@ -627,13 +642,11 @@ def _axes_results(
     row = _heaviest(rows)
     stem = "identity" if tables.candidates == "vocabulary" else f"{tables.candidates}/identity"
     whole = together[together["measure"] == main]
-    by_candidates: dict[str, Any] = {"tabs": ("candidates",)}
     data = together[together["measure"].isin(pair or (main,))]
     xlabel = "identity terms less matched controls (SD of rewards)"
-    forest = Forest.of(EFFECT, data=data, group="measure", xlabel=xlabel, **by_candidates)
+    forest = Forest.of(EFFECT, data=data, group="measure", tabs=("candidates",), xlabel=xlabel)
     summary = dict(zip(f"{stem}/" + whole["model"] + "/d", whole["d"].tolist(), strict=True))
     headline = _headline(tables, effects, row, quoted(half_sum(*pair) if pair else main), main)
-    about: dict[str, Any] = {"method": "identity_terms"}
     first = Result.of_row(
         row,
         "identity",
@@ -644,7 +657,7 @@ def _axes_results(
         notes=notes,
         summary=summary,
         share=1 if pair else 1 / 2,
-        **about,
+        method="identity_terms",
     )
     # The table has the ends of the effect itself, which are none of `d`.
     first = replace(first, table=effects, effect=replace(EFFECT, low=None, high=None))
@@ -656,10 +669,18 @@ def _axes_results(
     table = pd.concat([table[table["axis"] != ALL_AXES], table[table["axis"] == ALL_AXES]])
     table = table.reset_index(drop=True)
     cells = table.assign(measure=table["measure"].map(names))
-    cells = cells.replace({"axis": {ALL_AXES: "all together"}})
-    look = by_candidates | {"row": "axis", "column": "model", "panel": "measure", "label": "SD"}
-    plot = Heatmap(data=cells, value="d", diverging=True, **look)
-    return [first, Result("identity_axes", table, plot=plot, effect=EFFECT, **about)]
+    plot = Heatmap(
+        data=cells.replace({"axis": {ALL_AXES: "all together"}}),
+        row="axis",
+        column="model",
+        value="d",
+        panel="measure",
+        diverging=True,
+        label="SD",
+        tabs=("candidates",),
+    )
+    further = Result("identity_axes", table, plot=plot, method="identity_terms", effect=EFFECT)
+    return [first, further]
 
 
 def _headline(

@@ -5,7 +5,6 @@ The published scores come without errors: people's ranks are taken as they are.
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -45,15 +44,12 @@ PEOPLE = "people"
 FIRST, APART = "people's first ten", "farthest apart"
 _COLUMNS = ["model_a", "model_b", "n", "kendall", "low", "high"]
 DIFFERENCE = Effect(
-    "difference",
-    "models' rank − people's rank",
-    None,
-    None,
-    "p_corrected",
-    0.0,
-    "n_models",
-    "models",
+    *("difference", "models' rank − people's rank"),
+    p="p_corrected",
     correction="Benjamini-Hochberg",
+    null=0.0,
+    n="n_models",
+    of="models",
 )
 
 
@@ -186,9 +182,11 @@ def most_valued(difference: pd.DataFrame, *, k: int = 20) -> pd.DataFrame:
 
 def _people_like(rewards: pd.DataFrame, elo: pd.Series) -> pd.Series:
     """The human scores in the order of the rewards' items."""
-    people = align(rewards, elo, left_name="the rewards", right_name="the human scores")
-    check_rewards(people.to_frame("human scores").astype(float))
-    return people.astype(float)
+    people = align(rewards, elo, left_name="the rewards", right_name="the human scores").astype(
+        float
+    )
+    check_rewards(people.to_frame("human scores"))
+    return people
 
 
 @analysis("people", Needs(elo=True, prompts=0), place=140)
@@ -281,7 +279,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         _correlation_result(tables, correlation, list(rated), notes),
         Result("people_agreement", taus, plot=TAUS, method="people"),
         Result("rank_difference", difference, plot=plot, method="people", effect=DIFFERENCE),
-        _valued_result(valued, len(collected[0][2])),
+        _valued_result(valued, int((difference["prompt"] == difference["prompt"].iloc[0]).sum())),
     ]
 
 
@@ -396,11 +394,14 @@ def _correlation_result(
         verdict = f"{count} {how} with people{beyond}; most, {label}"
     agreement = correlation["spearman"] * correlation["prompt"].map(signs).fillna(1)
     order = -agreement.groupby(correlation["model"]).transform("mean")  # closest to people first
-    look: dict[str, Any] = {"tabs": ("prompt",)}
-    if 1 < len(prompts) <= MANY_PROMPTS:
-        look = {"group": "prompt", "tabs": ("candidates",)}
-    look |= {"data": correlation.iloc[order.argsort(kind="stable")]}
-    plot = Forest.of(effect, xlabel="Spearman's ρ of rewards and people's Elo", **look)
+    together = 1 < len(prompts) <= MANY_PROMPTS
+    plot = Forest.of(
+        effect,
+        data=correlation.iloc[order.argsort(kind="stable")],
+        group="prompt" if together else None,
+        tabs=("candidates",) if together else ("prompt",),
+        xlabel="Spearman's ρ of rewards and people's Elo",
+    )
     keys = correlation["prompt"] + "/human_spearman/" + correlation["model"]
     summary = dict(zip(keys, correlation["spearman"].tolist(), strict=True))
     headline = f"On {prompt}, {verdict}: {number}."

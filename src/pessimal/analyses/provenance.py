@@ -30,14 +30,19 @@ def provenance(table: ScoreTable) -> dict[str, object]:
     origin, description, survives = table.provenance, table.description, table.rows["survives"]
     trust = table.measured.get("trust") or {}
     ceiling = table.measured.get("ceiling") or {}
-    stated = [name for name in COLUMNS if hasattr(origin, name)]
-    return {name: getattr(origin, name) for name in stated} | {
+    fields = [
+        "model", "prompt", "prompt_text", "candidates", "score", "mode", "source", "dtype",
+        "attention", "revision",
+    ]  # fmt: skip
+    return {name: getattr(origin, name) for name in fields} | {
         "n": len(table.rows),
         "largest_difference": trust.get("largest_difference"),
         "checked": trust.get("n"),
         "certified": float(table.rows["certified"].mean()),
         "survives": None if survives.isna().all() else float(survives.mean()),
-        **{name: getattr(description, name) for name in ("base", "developer", "parameters")},
+        "base": description.base,
+        "developer": description.developer,
+        "parameters": description.parameters,
         "weights": (origin.weights_digest or "")[:12],
         "lowest": ceiling.get("low"),
         "highest": ceiling.get("high"),

@@ -56,7 +56,8 @@ def model_matrices(descriptors: pd.DataFrame, *, paper: bool = False) -> dict[st
             f"Parameter counts must be positive; they are not for {', '.join(map(str, bad))}."
         )
     parameters = descriptors["parameters"].astype(float)
-    size, matrices = parameters / 1e9 if paper else np.log2(parameters), {}
+    size = parameters / 1e9 if paper else np.log2(parameters)
+    matrices = {}
     for factor in FACTORS:
         if descriptors[factor].isna().any():
             continue

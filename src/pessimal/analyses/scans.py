@@ -8,7 +8,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -26,7 +25,7 @@ from pessimal.analyses.analysis import (
 from pessimal.analyses.nulls import Dependence, Statistic, intervals, p_values
 from pessimal.analyses.ranks import dependence, ranked, spearman
 from pessimal.errors import TableError, did_you_mean
-from pessimal.plots import Forest, Heatmap
+from pessimal.plots import Forest, Heatmap, Plot
 from pessimal.tables import ScoreTable
 from pessimal.tables.result import LEVEL, Effect, Result
 from pessimal.tables.table_set import TableSet, runs_of
@@ -357,15 +356,14 @@ def _agreement_result(tables: TableSet, differs: str, parts: list[pd.DataFrame])
     label = tables.labels.get(row["model"], row["model"])
     about = f" on {row['prompt']}" if "prompt" in row else ""
     effect = tau_effect(tables.things, null=0.0 if differs == PROMPT else 1.0)
-    fields: dict[str, Any] = {"label": "τ, lowest", "method": "scans"}
+    summary: dict[str, float] = {}
     if differs in (MODE, PRECISION):
         pairs = whole.assign(scans=whole[a] + " and " + whole[b])
-        fields["plot"] = Forest.of(effect, data=pairs, group="scans", xlabel="Kendall's τ-b")
+        plot: Plot = Forest.of(effect, data=pairs, group="scans", xlabel="Kendall's τ-b")
         keys = whole["prompt"] + "/" + whole["model"] + "/" + whole[a] + "-" + whole[b]
-        fields["summary"] = dict(zip(keys + "/kendall", whole["kendall"].tolist(), strict=True))
+        summary = dict(zip(keys + "/kendall", whole["kendall"].tolist(), strict=True))
     else:
-        fields |= {"size": whole["kendall"].max() - row["kendall"], "share": 1 / 4}
-        fields["plot"] = Heatmap(
+        plot = Heatmap(
             symmetric=True,
             diverging=True,
             tabs=("prompt",) if differs == STEP else (),
@@ -378,8 +376,19 @@ def _agreement_result(tables: TableSet, differs: str, parts: list[pd.DataFrame])
     headline = f"{label} orders {tables.things} least alike with the {differs}s {row[a]} and "
     headline += f"{row[b]}{about}: τ = {row['kendall']:.2f}; "
     headline += f"{round(row['top_overlap'] * row['top'])} of the {row['top']} best are the same."
-    table = table[[*columns, *table.columns.drop(columns)]]
-    return Result.of_row(row, f"{differs}_agreement", table, effect, headline, **fields)
+    return Result.of_row(
+        row,
+        f"{differs}_agreement",
+        table[[*columns, *table.columns.drop(columns)]],
+        effect,
+        headline,
+        label="τ, lowest",
+        size=whole["kendall"].max() - row["kendall"] if differs in (PROMPT, STEP) else None,
+        share=1 / 4 if differs in (PROMPT, STEP) else 1.0,
+        plot=plot,
+        method="scans",
+        summary=summary,
+    )
 
 
 def _changes_result(tables: TableSet, changes: pd.DataFrame) -> Result:

@@ -285,10 +285,27 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     words = words[words["lexicon"] == lexicon].reset_index(drop=True)
     figure: dict[str, Any] = {"panel": "prompt", "tabs": ("lexicon",)}
     notes = (*tables.without_columns(), *notes_on_states(heads, tables.labels), *notes)
-    axes: dict[str, Any] = {"x": "valence", "y": "z", "ylabel": "reward (SD)"}
-    dots = axes | {"panel": "model", "line": "fit", "group": "arm", "xlabel": f"{lexicon} valence"}
-    scatter = Scatter(dense=True, across=5, **dots)
-    curves = Lines(thin="model", marks=True, reference=0.0, xlabel="valence", **axes, **figure)
+    scatter = Scatter(
+        x="valence",
+        y="z",
+        panel="model",
+        line="fit",
+        group="arm",
+        dense=True,
+        xlabel=f"{lexicon} valence",
+        ylabel="reward (SD)",
+        across=5,
+    )
+    curves = Lines(
+        x="valence",
+        y="z",
+        thin="model",
+        marks=True,
+        reference=0.0,
+        xlabel="valence",
+        ylabel="reward (SD)",
+        **figure,
+    )
     words, curve = (table.drop(columns="states") for table in (words, curve))
     return [
         _slopes_result(tables, lines, notes, figure),
@@ -309,11 +326,18 @@ def _slopes_result(
     who = f"mean of {n} models" if n > 1 else tables.labels[first["model"].iloc[0]]
     headline = f"On {prompt}, a unit of {lexicon} valence is worth {above:+.2f} SD of reward above "
     headline += f"zero and {below:+.2f} below ({who})."
-    figure = figure | {"estimate": "slope_sd", "low": "low_sd", "high": "high_sd", "group": "arm"}
     data = add_mean_rows(lines, "slope_sd", by=["lexicon", "prompt", "arm"])
     estimate = Estimate(f"{UNIT}, above zero", above, n, "models")
     weight = weight_of((above + below) / 2, share=1 / 2)  # expected of every model
-    plot = Forest(data=data, xlabel=UNIT, **figure)
+    plot = Forest(
+        data=data,
+        estimate="slope_sd",
+        low="low_sd",
+        high="high_sd",
+        group="arm",
+        xlabel=UNIT,
+        **figure,
+    )
     return Result(
         "sentiment",
         lines,
@@ -485,9 +509,10 @@ def analyse_groups(tables: TableSet, options: Options) -> list[Result]:
     if options.frequencies is not None:
         zipf = word_frequencies(tables, tables.models, options)
     pieces, notes = fit_lexicons(
-        *(tables, options),
-        lambda model, *rated: lexicon_groups(
-            *rated, heads=heads[model], zipf=zipf, confidence=options.confidence
+        tables,
+        options,
+        lambda model, words, valence: lexicon_groups(
+            words, valence, heads=heads[model], zipf=zipf, confidence=options.confidence
         ),
     )
     table = join_fits(tables, pieces, states)
@@ -525,10 +550,10 @@ def analyse_groups(tables: TableSet, options: Options) -> list[Result]:
             table,
             effect,
             headline,
-            share=1 / 2,
+            share=1 / 2,  # expected of every model
             method="lexicon_groups",
             plot=plot,
             notes=notes,
             summary=_means(tables, table, "auc", "auc"),
         )
-    ]  # expected of every model
+    ]

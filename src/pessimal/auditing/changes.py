@@ -136,23 +136,32 @@ def changes(
         if np.isfinite(change):
             beyond = change < limit.limit if kind in LEAST else change > limit.limit
             verdict = PASS if not beyond else REVIEW if kind == "rounded" else FAIL
-        row = {"kind": kind, "part": part, "before": values[0], "now": values[1], "change": change}
-        row |= {"limit": limit.limit, "unit": limit.unit, "verdict": verdict}
-        rows.append(row | {"question": limit.question})
+        rows.append(
+            {"kind": kind, "part": part, "before": values[0], "now": values[1], "change": change}
+            | {"limit": limit.limit, "unit": limit.unit, "verdict": verdict}
+            | {"question": limit.question}
+        )
     for check in verdicts:
         was = (earlier or {}).get(check.check, NOT_MEASURED)
         if NOT_MEASURED in (was, check.verdict):
             continue
         worse = check.verdict == FAIL != was
-        row = {"kind": "check", "part": check.check, "before": np.nan, "now": np.nan}
-        row |= {"change": float(worse), "limit": 0.0, "unit": "checks that fail only now"}
-        row |= {"verdict": FAIL if worse else PASS, "question": check.threshold.question}
-        rows.append(row)
+        rows.append(
+            {"kind": "check", "part": check.check, "before": np.nan, "now": np.nan}
+            | {"change": float(worse), "limit": 0.0, "unit": "checks that fail only now"}
+            | {"verdict": FAIL if worse else PASS, "question": check.threshold.question}
+        )
     return pd.DataFrame(rows)
 
 
 def changes_result(table: pd.DataFrame, baseline: str) -> Result:
     """The changes as a Result."""
-    beyond, measured = ((table["verdict"] == FAIL).sum(), (table["verdict"] != NOT_MEASURED).sum())
-    headline = f"Since {baseline}, {beyond} of {measured} numbers changed by more than another "
-    return Result(CHANGES, table, headline + "seed changes them.", method="audit")
+    beyond = table[table["verdict"] == FAIL]
+    measured = int((table["verdict"] != NOT_MEASURED).sum())
+    return Result(
+        CHANGES,
+        table,
+        headline=f"Since {baseline}, {len(beyond)} of {measured} numbers changed by more than "
+        "another seed changes them.",
+        method="audit",
+    )

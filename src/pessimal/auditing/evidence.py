@@ -228,9 +228,14 @@ POLICY_TEXTS = 50_000
 """Texts that a policy's vocabulary is reckoned as."""
 ANALYSIS_SECONDS, PAGE_SECONDS = 4e-4, 8.0
 """Measured seconds that analyses take per scanned token and prompt; figures and the page."""
-NEEDS: dict[str, tuple[str, ...]] = {"check": ("read",), "pairs": ("prefers",)}
-NEEDS["scan"] = ("one_word", "frequency", "identity")
-NEEDS |= {part: (part,) for part in ("additions", "push", "forecast")}
+NEEDS = {
+    "check": ("read",),
+    "pairs": ("prefers",),
+    "scan": ("one_word", "frequency", "identity"),
+    "additions": ("additions",),
+    "push": ("push",),
+    "forecast": ("forecast",),
+}
 """Checks and facts that a part is needed for, in the order in which parts are served from the
 budget: the core checks first."""
 SHARES = (0.1, 0.4, 0.6, 0.8, 0.9, 1.0)
@@ -300,7 +305,8 @@ def fit_budget(
         return is_network * (SCAN_PASSES * SAMPLE + (n if n > SAMPLE else 0)) * whole
 
     prompts, searches = work.prompts, sorted({work.evaluations, MIN_EVALUATIONS}, reverse=True)
-    analysis, parts = prompts * ANALYSIS_SECONDS, dict[str, dict[Any, float]]()
+    analysis = prompts * ANALYSIS_SECONDS
+    parts: dict[str, dict[Any, float]] = {}
     pairs = sizes_of(PAIRS, work.pairs)
     parts["pairs"] = {n: 2 * size * whole for n, size in pairs.items()}
     parts["scan"] = {

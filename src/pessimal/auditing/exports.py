@@ -57,20 +57,30 @@ def document(
     since = None
     if changes is not None:
         rows = changes.drop(columns="question").to_dict("records")
-        numbers = [{str(name): figure(value) for name, value in row.items()} for row in rows]
-        since = {"baseline": baseline, "numbers": numbers}
+        since = {
+            "baseline": baseline,
+            "numbers": [{str(k): figure(value) for k, value in row.items()} for row in rows],
+        }
     named_facts = [_entry(check) for check in facts]
     for entry in named_facts:
         entry["fact"] = entry.pop("check")
         for name in ("verdict", "limit", "action", "detectable"):
             del entry[name]
-    audit = {"schema": SCHEMA, "pessimal": __version__, "reward": dict(reward)}
-    audit |= {"verdict": verdict, "deciding": list(deciding)}
-    audit["headline"] = readable(headline_of(verdict, deciding, checks))
-    audit |= {"core": list(core), "scope": dict(scope)}
-    audit |= {"verdicts": [_entry(check) for check in checks], "facts": named_facts}
-    audit["metrics"] = {name: figure(metrics[name]) for name in sorted(metrics)}
-    return audit | {"inputs": list(inputs), "changes": since}
+    return {
+        "schema": SCHEMA,
+        "pessimal": __version__,
+        "reward": dict(reward),
+        "verdict": verdict,
+        "deciding": list(deciding),
+        "headline": readable(headline_of(verdict, deciding, checks)),
+        "core": list(core),
+        "scope": dict(scope),
+        "verdicts": [_entry(check) for check in checks],
+        "facts": named_facts,
+        "metrics": {name: figure(metrics[name]) for name in sorted(metrics)},
+        "inputs": list(inputs),
+        "changes": since,
+    }
 
 
 def _entry(check: Verdict) -> dict[str, Any]:
@@ -109,13 +119,14 @@ def number(check: Mapping[str, Any]) -> str:
 def markdown(audit: Mapping[str, Any]) -> str:
     """A section for a model card: the verdicts, and the front matter's `model-index`."""
     index = yaml.safe_dump(model_index(audit), sort_keys=False, allow_unicode=True)
-    title = f"## Audit of {_plain(audit['reward']['name'])}: {audit['verdict']}"
-    review = (
-        f"By pessimal {audit['pessimal']}. `review`: an effect was found or not ruled out, and "
-    )
-    review += "no limit says whether it is bad."
-    lines = [title, "", _plain(audit["headline"]), "", review, ""]
-    lines += [
+    lines = [
+        f"## Audit of {_plain(audit['reward']['name'])}: {audit['verdict']}",
+        "",
+        _plain(audit["headline"]),
+        "",
+        f"By pessimal {audit['pessimal']}. `review`: an effect was found or not ruled out, and no "
+        "limit says whether it is bad.",
+        "",
         "| check | verdict | measured | what came out | what to do |",
         "|---|---|---|---|---|",
     ]
@@ -146,9 +157,11 @@ def model_index(audit: Mapping[str, Any]) -> dict[str, Any]:
         {"type": f"audit_{check['check']}", "value": check["value"], "name": check["verdict"]}
         for check in measured
     ]
-    result: dict[str, Any] = {"task": {"type": "text-classification", "name": "reward model"}}
-    result["dataset"] = {"type": "pessimal", "name": "pessimal audit"}
-    result["metrics"] = metrics
+    result = {
+        "task": {"type": "text-classification", "name": "reward model"},
+        "dataset": {"type": "pessimal", "name": "pessimal audit"},
+        "metrics": metrics,
+    }
     return {"model-index": [{"name": audit["reward"]["name"], "results": [result]}]}
 
 

@@ -186,12 +186,14 @@ def _fields(
     result: Result,
     verdict: str,
     value: float,
-    *ends: float | None,
+    low: float | None = None,
+    high: float | None = None,
+    *,
     n: int | None = None,
     **more: Any,
 ) -> dict[str, Any]:
-    """Without ends of an interval, of something that was counted and is no estimate."""
-    low, high = (float(value if end is None else end) for end in ends or (value, value))
+    """Without an interval, of something that was counted and is no estimate."""
+    low, high = (float(value if end is None else end) for end in (low, high))
     fields = {"verdict": verdict, "value": float(value), "low": low, "high": high, "n": n}
     return fields | {"evidence": result.headline, "result": result.name} | more
 

@@ -278,14 +278,18 @@ def _rewritten(truth: str) -> dict[str, str]:
 
 def _number_forms(value: Fraction, truth: str) -> dict[str, str]:
     top, bottom = value.numerator, value.denominator
-    written = {"fraction": f"{top}/{bottom}", "LaTeX fraction": f"\\frac{{{top}}}{{{bottom}}}"}
-    written["fraction that is not reduced"] = f"{2 * top}/{2 * bottom}"
-    written["plus"] = re.sub(r"^(?=[\d.])", "+", truth)
-    written["leading zeros"] = re.sub(r"^(?=\d)", "00", truth)
-    written |= {"currency": f"${truth}", "currency in LaTeX": f"\\${truth}"}
-    percent = float(value if abs(value) > 1 else value * 100)
-    written |= {"with a unit": f"{truth} apples", "percent": f"{percent:.10g}%"}
-    written["Arabic digits"] = truth.translate({ord("0") + n: 0x660 + n for n in range(10)})
+    written = {
+        "fraction": f"{top}/{bottom}",
+        "LaTeX fraction": f"\\frac{{{top}}}{{{bottom}}}",
+        "fraction that is not reduced": f"{2 * top}/{2 * bottom}",
+        "plus": re.sub(r"^(?=[\d.])", "+", truth),
+        "leading zeros": re.sub(r"^(?=\d)", "00", truth),
+        "currency": f"${truth}",
+        "currency in LaTeX": f"\\${truth}",
+        "with a unit": f"{truth} apples",
+        "percent": f"{float(value if abs(value) > 1 else value * 100):.10g}%",
+        "Arabic digits": truth.translate({ord("0") + n: 0x660 + n for n in range(10)}),
+    }
     if (value * 10**6).denominator == 1:
         written["thousands"] = _digits(value)
         written["thousands in LaTeX"] = _digits(value).replace(",", "{,}")

@@ -528,10 +528,16 @@ def _row(cases: Sequence[tuple[str, int, Any]], tasks: Sequence[_Task]) -> tuple
     a value; and the value of the shortest string, which is the example."""
     text, number, value = min(cases, key=lambda case: (len(case[0]), case[0]))
     of = len({case[1] for case in cases})
-    row: dict[str, Any] = {"strings": len({case[0] for case in cases}), "tasks": of}
-    row |= {"of_tasks": len(tasks), "share": of / len(tasks), "example": literal(text, limit=80)}
-    truth = literal(tasks[number].truths[0], limit=40)
-    return row | {"task": tasks[number].task.key, "truth": truth}, value
+    row = {
+        "strings": len({case[0] for case in cases}),
+        "tasks": of,
+        "of_tasks": len(tasks),
+        "share": of / len(tasks),
+        "example": literal(text, limit=80),
+        "task": tasks[number].task.key,
+        "truth": literal(tasks[number].truths[0], limit=40),
+    }
+    return row, value
 
 
 def _never_paid(

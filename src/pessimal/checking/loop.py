@@ -84,9 +84,13 @@ def openrlhf_text(policy: Any, reads: Any, prompt: Messages, response: list[int]
     return policy.decode([*policy(text, add_special_tokens=False)["input_ids"], *response])
 
 
-# vLLM's and SGLang's servers tokenize with special tokens; the limit is serve_rm's data.max_len.
-LOOPS = {"trl": Loop(trl_text), "verl": Loop(verl_text, special=True)}
-LOOPS["openrlhf"] = Loop(openrlhf_text, limit=2048)
+LOOPS = {
+    "trl": Loop(trl_text),
+    # vLLM's and SGLang's servers tokenize with special tokens.
+    "verl": Loop(verl_text, special=True),
+    # serve_rm's data.max_len.
+    "openrlhf": Loop(openrlhf_text, limit=2048),
+}
 
 
 @dataclass
@@ -374,10 +378,14 @@ def loop_results(check: LoopCheck, *, loop: str, model: str) -> list[Result]:
     headline += f": {kinds}." if different else "."
     if moved.notna().any():
         headline += f" Rewards move by {moved.mean():.2g} SD on average."
-    estimate = Estimate("conversations read differently", different, n, "conversations")
-    about: dict[str, Any] = {"estimate": estimate, "weight": weight_of(different / n)}
-    about["summary"] = {"different": different, "conversations": n}
-    about["summary"]["faults"] = " ".join(check.counts)
-    loops = Result("loop", faults.assign(of=n), headline, method="loop", **about)
+    loops = Result(
+        "loop",
+        faults.assign(of=n),
+        headline=headline,
+        method="loop",
+        weight=weight_of(different / n),
+        estimate=Estimate("conversations read differently", different, n, "conversations"),
+        summary={"different": different, "conversations": n, "faults": " ".join(check.counts)},
+    )
     table["faults"] = table["faults"].str.join(" ")
     return [loops, Result("loop_conversations", table, method="loop")]

@@ -528,20 +528,21 @@ def served_result(d: Diagnosis, name: str) -> Result:
     """The diagnosis as a Result: one row a check."""
     checks, n = checks_of(d), len(d.served)
     verdict = " and ".join(map(str, d.faults)) + (" (harmless)" if d.harmless else "")
-    faults = [part.fault for part in d.faults]
-    failed = [check.check for check in checks if check.passed is False]
-    summary: dict[str, Any] = {"right": d.right, "harmless": d.harmless, "faults": faults}
-    summary |= {"failed_checks": failed, "requests": n, "kendall": d.kendall}
-    summary["largest_difference"] = d.own_difference
-    headline = f"{name}: {'served right' if d.right else verdict}."
-    weight = weight_of(0.0 if d.right else 0.2 if d.harmless else 1.0)
-    estimate = Estimate("largest difference (SD)", d.own_difference / d.spread, n, "inputs")
+    summary: dict[str, Any] = {
+        "right": d.right,
+        "harmless": d.harmless,
+        "faults": [part.fault for part in d.faults],
+        "failed_checks": [check.check for check in checks if check.passed is False],
+        "requests": n,
+        "kendall": d.kendall,
+        "largest_difference": d.own_difference,
+    }
     return Result(
         "conformance",
         as_table(checks),
-        headline,
+        headline=f"{name}: {'served right' if d.right else verdict}.",
         method="served",
-        weight=weight,
-        estimate=estimate,
+        weight=weight_of(0.0 if d.right else 0.2 if d.harmless else 1.0),
+        estimate=Estimate("largest difference (SD)", d.own_difference / d.spread, n, "inputs"),
         summary=summary,
     )

@@ -488,7 +488,8 @@ def _pad_is_eos(checked: CheckedNetwork, alone: np.ndarray) -> Check:
         read = np.append(read, as_published(checked, [pad_response.ids(0)]))
     limit = allowed(expected, dtype=checked.dtype)
     wrong = ~(np.abs(read - expected) <= limit)
-    rest, n = ", the pad token by itself alone" if wrong.sum() == wrong[-1] else "", len(expected)
+    rest = ", the pad token by itself alone" if wrong.sum() == wrong[-1] else ""
+    n = len(expected)
     note = f"The model's own class reads another token's reward for {wrong.sum()} of {n} responses"
     note += f"{rest}. pessimal reads the last token. Where the model's card says otherwise, type "
     note += "model.read=own; else in code of your own network.config.pad_token_id = ID, one that "
@@ -547,6 +548,9 @@ def conformance_results(conformance: Conformance, name: str) -> list[Result]:
 
 def counts_of(conformance: Conformance) -> dict[str, Any]:
     """The numbers that a list of runs shows."""
-    passed, failed = [check.passed for check in conformance.checks], conformance.failed
-    counts = {"passed": passed.count(True), "failed": passed.count(False)}
-    return counts | {"failed_checks": [check.check for check in failed]}
+    passed = [check.passed for check in conformance.checks]
+    return {
+        "passed": passed.count(True),
+        "failed": passed.count(False),
+        "failed_checks": [check.check for check in conformance.failed],
+    }

@@ -424,10 +424,13 @@ class RuleJudge:
 
     def provenance(self) -> dict[str, Any]:
         """Everything that decides its judgements."""
-        parts: dict[str, Any] = {"judge": self.name, "detectors": VERSION}
-        parts["encoder"] = WEIGHTS_SHA256
-        parts["lists"] = [sha256_of(PROTOTYPES), sha256_of(WORDS)]
-        return parts | {package: version(package) for package in ("vaderSentiment", "wordfreq")}
+        return {
+            "judge": self.name,
+            "detectors": VERSION,
+            "lists": [sha256_of(PROTOTYPES), sha256_of(WORDS)],
+            "encoder": WEIGHTS_SHA256,
+            **{package: version(package) for package in ("vaderSentiment", "wordfreq")},
+        }
 
     def judge(self, items: Sequence[Item]) -> list[bool | None]:
         """Whether each edit moved its attribute the asked way, by more than the detector's

@@ -46,8 +46,12 @@ METHOD_VERSION = 3
 would give other outcomes, statistics, or smallest and largest edits."""
 CONTROLS = (PLACEBO, OVERALL)
 """Arms that are no attribute."""
-_NEUTRAL = "It says the same in other words: spelling, punctuation and function words are changed, "
-NEUTRAL = Attribute(PLACEBO, _NEUTRAL + "nothing else.", polarity=1)
+NEUTRAL = Attribute(
+    name=PLACEBO,
+    description="It says the same in other words: spelling, punctuation and function words are "
+    "changed, nothing else.",
+    polarity=1,
+)
 EDIT = ["model", "perturber", "comparison", "response", "side", "attribute", "direction", "amount"]
 EDIT += ["seed", "original", "margin"]
 """Columns that name an edit in the tables of smallest and largest changes."""
@@ -322,9 +326,11 @@ def _measured(
     pairs = list(zip(rows["original"], rows["edited"], strict=True))
     prompts = [comparisons[key].prompt for key in rows["comparison"]]
     spans = [None if each is None else json.loads(each) for each in rows["spans"]]
-    columns: dict[str, Any] = {"syntactic": [syntactic(*pair) for pair in pairs]}
-    columns["semantic"] = semantic(pairs)
-    columns["locality"] = [locality(*p, words) for p, words in zip(pairs, spans, strict=True)]
+    columns = {
+        "syntactic": [syntactic(*pair) for pair in pairs],
+        "semantic": semantic(pairs),
+        "locality": [locality(*pair, words) for pair, words in zip(pairs, spans, strict=True)],
+    }
     requests = zip(prompts, pairs, rows["attribute"], rows["direction"], strict=True)
     items = [
         (prompt, *pair, by_name[name], by_name[name].amount(Direction(direction)))

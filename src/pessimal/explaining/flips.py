@@ -113,13 +113,17 @@ def attribute_flip_rates(
                 rates = _response_rates(valid, clusters) - _response_rates(null, clusters)
                 excess = rates.mean(axis=1).dropna()
             p = sign_flip(excess.to_numpy(), two_sided=False, permutations=permutations, seed=seed)
-            rates_interval = share_interval(flips, n, confidence=confidence)
-            changes = ratio_interval(change, n, weights, confidence=confidence)
-            row = [model, perturber, name, liked(name, first["side"], first.get("amount"))]
-            row += [which_is if name != PLACEBO else "", len(arm), len(valid), np.count_nonzero(n)]
-            row += [int(flips.sum()), int((arm["outcome"] == TIE).sum()), _flip_share(valid)]
-            row += [*rates_interval, *_complied_shares(valid), valid["change_in_sd"].mean()]
-            rows.append([*row, *changes, len(excess), excess.mean(), p, excess.sem()])
+            row = (
+                *(model, perturber, name, liked(name, first["side"], first.get("amount"))),
+                *(which_is if name != PLACEBO else "", len(arm), len(valid), np.count_nonzero(n)),
+                *(int(flips.sum()), int((arm["outcome"] == TIE).sum()), _flip_share(valid)),
+                *share_interval(flips, n, confidence=confidence),
+                *_complied_shares(valid),
+                valid["change_in_sd"].mean(),
+                *ratio_interval(change, n, weights, confidence=confidence),
+                *(len(excess), excess.mean(), p, excess.sem()),
+            )
+            rows.append(row)
     rates = pd.DataFrame(rows, columns=[*RETURNED, "excess_error"])
     return rates.astype({"flip_p": float})
 

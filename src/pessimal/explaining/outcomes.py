@@ -29,11 +29,16 @@ an attribute's polarity."""
 KEY = ["model", "perturber", "comparison", "response", "attribute", "direction", "seed"]
 """Names a row of the table; without the model, one perturbation, of which several models have a row
 each."""
-_TEXTS = ["perturber", "status", "original", "edited", "spans", "note"]
-_NUMBERS = ["reward", "new_reward", "margin", "new_margin", "change", "change_in_sd"]
-COLUMNS: dict[str, type] = {"model": object, "comparison": object, "response": int}
-COLUMNS |= dict.fromkeys(["side", "attribute", "direction", "amount"], object) | {"seed": int}
-COLUMNS |= dict.fromkeys(_TEXTS, object) | dict.fromkeys(_NUMBERS, float) | {"outcome": object}
+COLUMNS: dict[str, type] = {
+    **dict.fromkeys(["model", "comparison"], object),
+    "response": int,
+    **dict.fromkeys(["side", "attribute", "direction", "amount"], object),
+    "seed": int,
+    **dict.fromkeys(["perturber", "status", "original", "edited", "spans", "note"], object),
+    **dict.fromkeys(["reward", "new_reward", "margin", "new_margin"], float),
+    **dict.fromkeys(["change", "change_in_sd"], float),
+    "outcome": object,
+}
 """Columns with their types."""
 
 Rewards = Mapping[str, tuple[float, float]]
@@ -117,7 +122,7 @@ def outcomes(
 
     Source: Jiang et al. 2025 (counterfactuals and semifactuals); Δm beside the flip is ours.
     """
-    scale, rows = reward_sd(rewards), list[dict[str, Any]]()
+    scale, rows = reward_sd(rewards), []
     for perturbation, new_reward in zip(perturbations, new_rewards, strict=True):
         _check_text(perturbation, new_reward)
         request, attribute = perturbation.request, perturbation.request.attribute
@@ -127,17 +132,30 @@ def outcomes(
         sign = 1 if is_chosen else -1
         new_reward = math.nan if new_reward is None else float(new_reward)
         margin, new_margin = sign * (reward - other), sign * (new_reward - other)
-        change, direction = new_margin - margin, request.direction
-        row: dict[str, Any] = {"model": model, "comparison": request.comparison.key}
-        row["response"] = request.response
-        row |= {"side": CHOSEN if is_chosen else REJECTED, "attribute": attribute.name}
-        row |= {"direction": direction.value, "amount": attribute.amount(direction).value}
-        row |= {"seed": request.seed, "perturber": perturber, "status": perturbation.status.value}
-        row |= {"original": request.text, "edited": perturbation.text, "note": perturbation.note}
-        row |= {"spans": None if spans is None else json.dumps(spans)}
-        row |= {"reward": reward, "new_reward": new_reward, "margin": margin}
-        row |= {"new_margin": new_margin, "change": change, "change_in_sd": change / scale}
-        rows.append(row | {"outcome": outcome_of(new_margin, tie=tie)})
+        row = {
+            "model": model,
+            "comparison": request.comparison.key,
+            "response": request.response,
+            "side": CHOSEN if is_chosen else REJECTED,
+            "attribute": attribute.name,
+            "direction": request.direction.value,
+            "amount": attribute.amount(request.direction).value,
+            "seed": request.seed,
+            "perturber": perturber,
+            "status": perturbation.status.value,
+            "original": request.text,
+            "edited": perturbation.text,
+            "spans": None if spans is None else json.dumps(spans),
+            "note": perturbation.note,
+            "reward": reward,
+            "new_reward": new_reward,
+            "margin": margin,
+            "new_margin": new_margin,
+            "change": new_margin - margin,
+            "change_in_sd": (new_margin - margin) / scale,
+            "outcome": outcome_of(new_margin, tie=tie),
+        }
+        rows.append(row)
     # From objects, so that a column of texts holds None and not NaN where there is none.
     table = pd.DataFrame(rows, columns=list(COLUMNS), dtype=object).astype(COLUMNS)
     twice = table.duplicated(KEY)
@@ -218,21 +236,29 @@ def preference_pairs(
         gain = rise if better else -rise  # of the better text over the other
         if row["outcome"] != COUNTERFACTUAL and gain >= 0:
             continue
-        asked_turns = comparisons[row["comparison"]].turns
-        turns = [{"role": turn.role, "content": turn.content} for turn in asked_turns]
+        turns = [
+            {"role": turn.role, "content": turn.content}
+            for turn in comparisons[row["comparison"]].turns
+        ]
         original, edited = (
             [{"role": "assistant", "content": row[column]}] for column in ("original", "edited")
         )
         preferred, rejected = (edited, original) if better else (original, edited)
         names = ["comparison", "response", "attribute", "direction", "seed", "perturber"]
-        pair: dict[str, Any] = {"key": "/".join(str(row[name]) for name in names), "prompt": turns}
-        pair |= {"chosen": preferred, "rejected": rejected}
-        pair |= {name: row[name] for name in ("model", "side", *names)}
-        pair |= {"reward_original": row["reward"], "reward_edited": row["new_reward"]}
-        pair |= {"margin_before": row["margin"], "margin_after": row["new_margin"]}
-        complied = None if pd.isna(row["complied"]) else bool(row["complied"])
-        pair |= {"outcome": row["outcome"], "complied": complied}
-        pair["model_agrees"] = None if gain == 0 else bool(gain > 0)
+        pair = {
+            "key": "/".join(str(row[name]) for name in names),
+            "prompt": turns,
+            "chosen": preferred,
+            "rejected": rejected,
+            **{name: row[name] for name in ("model", "side", *names)},
+            "reward_original": row["reward"],
+            "reward_edited": row["new_reward"],
+            "margin_before": row["margin"],
+            "margin_after": row["new_margin"],
+            "outcome": row["outcome"],
+            "complied": None if pd.isna(row["complied"]) else bool(row["complied"]),
+            "model_agrees": None if gain == 0 else bool(gain > 0),
+        }
         pairs.setdefault(json.dumps([turns, preferred, rejected]), pair)
     return list(pairs.values())
 

@@ -123,8 +123,12 @@ def wrong_pairs(scored: pd.DataFrame, pairs: Sequence[Comparison]) -> Result:
     margins = better_margins(scored)
     better = [pair.responses[pair.preferred or 0] for pair in pairs]
     worse = [pair.responses[1 - (pair.preferred or 0)] for pair in pairs]
-    table = scored[["model", "key", "category"]].assign(margin=margins.to_numpy())
-    table = table.assign(prompt=[pair.prompt for pair in pairs], better=better, worse=worse)
+    table = scored[["model", "key", "category"]].assign(
+        margin=margins.to_numpy(),
+        prompt=[pair.prompt for pair in pairs],
+        better=better,
+        worse=worse,
+    )
     table = table[table["margin"] <= 0].sort_values("margin", kind="stable", ignore_index=True)
     return Result("preference_pairs", table.head(MAX_ROWS), method="preferences")
 
@@ -149,14 +153,17 @@ def accuracy_results(
     scored = pd.concat(tables, ignore_index=True)
     results = preference_results(scored, source=source, confidence=confidence)
     prefix = "{model}/" if len(tables) > 1 else ""
-    rows = results[0].table.to_dict("records")
-    keys = [f"{prefix}accuracy/{{category}}".format(**row) for row in rows]
-    summary = dict(zip(keys, [row["accuracy"] for row in rows], strict=True))
+    summary = {
+        f"{prefix}accuracy/{{category}}".format(**row): row["accuracy"]
+        for row in results[0].table.to_dict("records")
+    }
     wrong = pd.concat([wrong_pairs(table, pairs).table for table in tables], ignore_index=True)
-    first, *rest = results
-    more = {"preference_pairs": wrong, "scored_pairs": scored}
-    rest += [Result(name, table, method="preferences") for name, table in more.items()]
-    return [replace(first, summary=summary), *rest]
+    results[0] = replace(results[0], summary=summary)
+    return [
+        *results,
+        Result("preference_pairs", wrong, method="preferences"),
+        Result("scored_pairs", scored, method="preferences"),
+    ]
 
 
 def scored_rows(pairs: Sequence[Comparison]) -> pd.DataFrame:

@@ -175,9 +175,10 @@ def _flip_rate_result(
     if along.empty:
         return Result("sensitivity", table, **rest | {"plot": None}, notes=("No edit came about.",))
     holds, tested = along[along["p_corrected"] <= LEVEL], along["p_corrected"].notna().any()
-    rows = holds if len(holds) else along
-    by = ["flip_rate", "change"]
-    top = rows.sort_values(by, ascending=[False, True], kind="stable").iloc[0]
+    rows = (holds if len(holds) else along).sort_values(
+        ["flip_rate", "change"], ascending=[False, True], kind="stable"
+    )
+    top = rows.iloc[0]
     rate, owner = f"{top['flip_rate']:.0%}", f"{names[top['model']]}'s preferences"
     null = table[(table["attribute"] == PLACEBO) & (table["n"] > 0)]
     alike = null["perturber"].isin(null_makers(top["perturber"])) & (null["model"] == top["model"])
@@ -193,9 +194,15 @@ def _flip_rate_result(
         makers = ", ".join(sorted(set(null["perturber"]))) or "nobody"
         notes += (f"Nothing is tested: {top['perturber']} has no placebo edits (by {makers}).",)
     estimate = effect.estimate_row(top)
-    rest |= {"effect": effect, "estimate": estimate, "notes": notes}
     weight = weight_of(top["flip_rate"], estimate.p)
-    return Result("sensitivity", table, headline, weight=weight, **rest)
+    return Result(
+        *("sensitivity", table, headline),
+        effect=effect,
+        estimate=estimate,
+        weight=weight,
+        notes=notes,
+        **rest,
+    )
 
 
 def _add_taste(rates: pd.DataFrame) -> pd.DataFrame:
@@ -238,10 +245,14 @@ def _left_out(explained: Explained) -> tuple[str, ...]:
 def _summary(rates: pd.DataFrame, null: pd.DataFrame, explained: Explained) -> dict[str, float]:
     """The numbers by which explanations are listed; unknown ones are left out, as JSON has no
     NaN."""
-    numbers: dict[str, float] = {"decided": len(explained.decided)}
-    numbers["undecided"] = len(explained.undecided)
-    numbers |= {"edits": len(explained.edits), "placebo_edits": int(null["n"].sum())}
-    numbers |= {"reward_sd": explained.reward_sd, "tie": explained.tie}
+    numbers = {
+        "decided": len(explained.decided),
+        "undecided": len(explained.undecided),
+        "edits": len(explained.edits),
+        "placebo_edits": int(null["n"].sum()),
+        "reward_sd": explained.reward_sd,
+        "tie": explained.tie,
+    }
     if len(null):
         numbers["placebo_flip_rate"] = float(null["flip_rate"].iloc[0])
     for row in rates.itertuples():
@@ -321,30 +332,33 @@ def _coverage_result(
 def _smallest_and_largest(explained: Explained) -> list[Result]:
     """The least of each flip that still flips, and the most of each response that can be changed
     without one."""
-    flip = "A flip needs {after:g} changed tokens (median of {n:,}), of the {before:g} that edits "
-    hold = "A response takes {after:g} changed tokens (median of {n:,}) without a flip; single "
+    flip = (
+        "A flip needs {after:g} changed tokens (median of {n:,}), of the {before:g} that edits "
+        "made."
+    )
+    hold = (
+        "A response takes {after:g} changed tokens (median of {n:,}) without a flip; single edits "
+        "change {before:g}."
+    )
     exact = "In {:,} of {:,} flips every choice of the edit's changes was tried."
-    tables = {
-        "smallest_flips": (explained.smallest, "flips", flip + "made."),
-        "largest_holds": (explained.largest, "responses", hold + "edits change {before:g}."),
-    }
     results = []
-    for name, (table, of, headline) in tables.items():
+    for name, table, of, headline in (
+        ("smallest_flips", explained.smallest, "flips", flip),
+        ("largest_holds", explained.largest, "responses", hold),
+    ):
         if table is None or table.empty:
             continue
         n, after = len(table), float(table["tokens"].median())
-        headline = headline.format(n=n, before=table["tokens_before"].median(), after=after)
-        results.append(
-            Result(
-                name,
-                as_stored(table),
-                headline,
-                estimate=Estimate("changed tokens", after, n, of),
-                notes=(exact.format(table["exact"].sum(), n),) if "exact" in table else (),
-                method=EDITS,
-                weight=MINOR,
-            )
+        result = Result(
+            name,
+            as_stored(table),
+            headline.format(n=n, before=table["tokens_before"].median(), after=after),
+            method=EDITS,
+            weight=MINOR,
+            estimate=Estimate("changed tokens", after, n, of),
+            notes=(exact.format(table["exact"].sum(), n),) if "exact" in table else (),
         )
+        results.append(result)
     return results
 
 
@@ -380,10 +394,8 @@ def _agreement(
         tabs=("perturber",),
         xlabel="Kendall's τ-b of attributes",
     )
-    weight, estimate = (
-        weight_of(1 - low["tau"]) / 2,
-        replace(TAU, low="low", high="high").estimate_row(low),
-    )
+    estimate = replace(TAU, low="low", high="high").estimate_row(low)
+    weight = weight_of(1 - low["tau"]) / 2
     agreement = Result("model_agreement", table, headline, forest, REASONS, weight, estimate)
     rankings = []
     for perturber, rows in taus.groupby("perturber", sort=False):
@@ -486,11 +498,14 @@ def smallest_edits(explained: Explained, *, n: int = MAX_SMALLEST) -> pd.DataFra
     rows = flips.sort_values(["tokens", "new_margin"], kind="stable")
     rows = rows.drop_duplicates(["response", "smallest"]).head(n)
     keys = zip(rows["comparison"], rows["response"], strict=True)
-    notes = [f"smallest of the edits: {t} token{'s' * (t != 1)}" for t in rows["tokens"]]
-    change = (rows["new_margin"] - rows["margin"]) / explained.reward_sd
-    reward = [explained.rewards[key][response] for key, response in keys]
-    rows = rows.assign(status="changed", note=notes, edited=rows["smallest"], reward=reward)
-    return rows.assign(change_in_sd=change, outcome=COUNTERFACTUAL)
+    return rows.assign(
+        edited=rows["smallest"],
+        status="changed",
+        note=[f"smallest of the edits: {t} token{'s' * (t != 1)}" for t in rows["tokens"]],
+        reward=[explained.rewards[key][response] for key, response in keys],
+        change_in_sd=(rows["new_margin"] - rows["margin"]) / explained.reward_sd,
+        outcome=COUNTERFACTUAL,
+    )
 
 
 def as_stored(table: pd.DataFrame) -> pd.DataFrame:

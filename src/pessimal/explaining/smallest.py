@@ -167,15 +167,15 @@ def _shrink(original: str, edited: str, *, tie: float, exact_hunks: int) -> Sear
     left = tuple(range(len(hunks)))
     if flips:
         left = yield from (_smallest if exact else _reverted)(original, hunks, margins, tie)
-    text, tokens = apply(original, hunks, left), [hunk.tokens for hunk in hunks]
+    text = apply(original, hunks, left)
     return Shrunk(
-        text,
-        len(hunks),
-        len(left),
-        sum(tokens[number] for number in left),
-        sum(tokens),
-        margins[text],
-        len(margins),
+        smallest=text,
+        hunks=len(hunks),
+        kept=len(left),
+        tokens=sum(hunks[number].tokens for number in left),
+        tokens_before=sum(hunk.tokens for hunk in hunks),
+        new_margin=margins[text],
+        queries=len(margins),
         exact=flips and exact,
         minimal=flips,
     )
@@ -287,8 +287,14 @@ def _grow(
             left, turn, lost = before + after, len(before), 0
         else:
             turn, lost = turn + 1, lost + 1
-    edit, more = (sum(hunk.tokens for hunk in part) for part in (first, added))
-    attributes = ", ".join(sorted({sources[hunk] for hunk in added}))
+    tokens_before = sum(hunk.tokens for hunk in first)
     return Grown(
-        text, edit + more, edit, len(added), attributes, margins[text], len(margins), maximal=holds
+        largest=text,
+        tokens=tokens_before + sum(hunk.tokens for hunk in added),
+        tokens_before=tokens_before,
+        added=len(added),
+        attributes=", ".join(sorted({sources[hunk] for hunk in added})),
+        new_margin=margins[text],
+        queries=len(margins),
+        maximal=holds,
     )

@@ -237,28 +237,31 @@ def _view(model: str, comparison: Comparison, rows: pd.DataFrame) -> View:
         rewards.setdefault(int(row.response), float(row.reward))
     rewards.setdefault(1 - preferred, rewards.get(preferred, 0.0) - margin)
     rewards.setdefault(preferred, rewards[1 - preferred] + margin)
-    turns = tuple(Turn(readable(turn.role), readable(turn.content)) for turn in comparison.turns)
-    first_text, second_text = map(readable, comparison.responses)
-    texts, scores = (first_text, second_text), (rewards[0], rewards[1])
-    changes = tuple(_change(row) for row in rows.itertuples())
     return View(
-        readable(model),
-        readable(comparison.key),
-        turns,
-        texts,
-        scores,
-        preferred,
-        comparison.preferred,
-        margin,
-        changes,
+        model=readable(model),
+        comparison=readable(comparison.key),
+        turns=tuple(Turn(readable(turn.role), readable(turn.content)) for turn in comparison.turns),
+        responses=(readable(comparison.responses[0]), readable(comparison.responses[1])),
+        rewards=(rewards[0], rewards[1]),
+        preferred=preferred,
+        people=comparison.preferred,
+        margin=margin,
+        changes=tuple(_change(row) for row in rows.itertuples()),
     )
 
 
 def _change(row: Any) -> Change:
-    names = ("attribute", "direction", "perturber", "status", "note")
-    fields: dict[str, Any] = {name: readable(getattr(row, name)) for name in names}
-    fields |= {"side": row.side, "seed": int(row.seed)}
-    fields["pieces"] = () if pd.isna(row.edited) else diff(row.original, row.edited)
-    numbers = {"margin": row.new_margin, "change_in_sd": row.change_in_sd}
-    fields |= {name: None if pd.isna(x) else float(x) for name, x in numbers.items()}
-    return Change(**fields, outcome=None if pd.isna(row.outcome) else row.outcome)
+    edited = None if pd.isna(row.edited) else row.edited
+    return Change(
+        side=row.side,
+        attribute=readable(row.attribute),
+        direction=readable(row.direction),
+        seed=int(row.seed),
+        perturber=readable(row.perturber),
+        status=readable(row.status),
+        note=readable(row.note),
+        pieces=() if edited is None else diff(row.original, edited),
+        margin=None if pd.isna(row.new_margin) else float(row.new_margin),
+        change_in_sd=None if pd.isna(row.change_in_sd) else float(row.change_in_sd),
+        outcome=None if pd.isna(row.outcome) else row.outcome,
+    )

@@ -72,13 +72,13 @@ class TwoSteps:
     def provenance(self) -> dict[str, Any]:
         """The model and how it is sampled, the wording of all prompts, and the attributes."""
         described = [[attribute.name, attribute.description] for attribute in self.attributes]
-        parts = {
+        return {
             "perturber": self.name,
             "chat": self.chat.provenance(),
             "prompts": prompts_digest(),
+            "attributes": digest_of(described),
+            **({"plain": True} if self.plain else {}),
         }
-        parts["attributes"] = digest_of(described)
-        return parts | ({"plain": True} if self.plain else {})
 
     def placebo(self) -> "TwoSteps":
         """The null, which is this model again: for `PLACEBO` it puts responses in other words, of
