@@ -278,7 +278,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         "what a token adds to an answer",
         "low",
         "high",
-        "p_corrected",
+        p="p_corrected",
         null=0.0,
         of="answers",
         unit="SD",

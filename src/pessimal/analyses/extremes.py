@@ -227,7 +227,7 @@ def analyse_moments(tables: TableSet, options: Options) -> list[Result]:
         "skewness",
         "skewness_low",
         "skewness_high",
-        "skewness_p_corrected",
+        p="skewness_p_corrected",
         simultaneous=True,
         null=0.0,
         of=tables.things,

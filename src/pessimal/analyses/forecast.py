@@ -514,10 +514,8 @@ def _results(frames: dict[str, pd.DataFrame], tables: TableSet) -> Iterator[Resu
         yield Result("forecast_drift", moves, plot=None, method="forecast", effect=change)
     else:
         row = at.loc[at["change"].abs().idxmax()]
-        headline = (
-            f"What moves most at a KL of {AT:g} is {row['feature']} ({row['change']:+.1f} SD, "
-        )
-        headline += f"{tables.labels[row['model']]} on {row['prompt']})."
+        headline = f"What moves most at a KL of {AT:g} is {row['feature']} "
+        headline += f"({row['change']:+.1f} SD, {tables.labels[row['model']]} on {row['prompt']})."
         yield Result.of_row(
             row,
             "forecast_drift",
@@ -533,8 +531,8 @@ def _results(frames: dict[str, pd.DataFrame], tables: TableSet) -> Iterator[Resu
     headline = f"At a KL of {token['kl']:g}, {literal(token['text'])} goes from "
     headline += f"{100 * token['before']:.1f}% to {100 * token['after']:.1f}% of the answers to "
     headline += f"{token['prompt']}, for {tables.labels[token['model']]}."
-    plot = TokenTable(value="gain", ends=("gain most", "lose most"))
-    yield Result("forecast_tokens", tokens, headline, plot, "forecast")
+    listed = TokenTable(value="gain", ends=("gain most", "lose most"))
+    yield Result("forecast_tokens", tokens, headline, listed, "forecast")
     other = frames.get("forecast_mitigations", pd.DataFrame())
     if len(other):
         where = ["model", "prompt", "feature"]
@@ -542,10 +540,8 @@ def _results(frames: dict[str, pd.DataFrame], tables: TableSet) -> Iterator[Resu
         compared = other.join(plain, on=where)
         rises = compared["change"].abs() - compared["plain"].abs()
         row = compared.iloc[int(rises.to_numpy().argmax())]
-        headline = (
-            f"With {row['mitigation']}, {row['feature']} moves by {row['change']:+.1f} SD at "
-        )
-        headline += f"a KL of {AT:g}, by {row['plain']:+.1f} without "
+        headline = f"With {row['mitigation']}, {row['feature']} moves by {row['change']:+.1f} SD "
+        headline += f"at a KL of {AT:g}, by {row['plain']:+.1f} without "
         headline += f"({tables.labels[row['model']]} on {row['prompt']})."
         forest = replace(forest, group="mitigation", tabs=("prompt", "model"))
         yield Result.of_row(

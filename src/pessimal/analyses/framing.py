@@ -307,7 +307,7 @@ def _reversal_result(tables: TableSet, table: pd.DataFrame, notes: tuple[str, ..
         "reversal score",
         "unit_low",
         "unit_high",
-        "unit_p_corrected",
+        p="unit_p_corrected",
         null=0.5,
         simultaneous=True,
         n="unit_n",

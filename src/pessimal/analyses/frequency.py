@@ -253,7 +253,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         f"reward (SD) per {unit}",
         "low_sd",
         "high_sd",
-        "p_corrected",
+        p="p_corrected",
         null=0.0,
         band="heads_within",
         of="tokens" if options.paper else "words",

@@ -366,7 +366,7 @@ def _correlation_result(
         "ρ with people",
         "low",
         "high",
-        "p_corrected",
+        p="p_corrected",
         null=0.0,
         of=tables.things,
         symbol="spearman",

@@ -159,7 +159,7 @@ def _agreement(
         "ρ with valence",
         "low",
         "high",
-        "p_corrected",
+        p="p_corrected",
         null=0.0,
         of="words",
         symbol="spearman",

@@ -464,8 +464,11 @@ MAKERS: dict[str, tuple[str, Maker]] = {
 audit has all of these checks, so that runs have the same keys; those of a function with tasks stand
 at the end."""
 CHECKS = tuple(MAKERS)
-FACTS: dict[str, tuple[str, Maker]] = {name: (name, _estimate) for name in ("ceiling", "push")}
-FACTS["forecast"] = ("forecast", _forecast)
+FACTS: dict[str, tuple[str, Maker]] = {
+    "ceiling": ("ceiling", _estimate),
+    "push": ("push", _estimate),
+    "forecast": ("forecast", _forecast),
+}
 
 
 def _holds(result: Result | None) -> bool:

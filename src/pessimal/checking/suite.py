@@ -319,11 +319,11 @@ class CheckedNetwork:
         """By how much full forwards differ from `own_rewards`: the noise that low precision brings
         along."""
         forward = self.scorer.own_forward
-        alone, batched = (
+        other_rewards = (
             self.alone(self.full or forward),
             self.rewards(forward, size=self.batch_size),
         )
-        return max(largest_difference(other, self.own_rewards) for other in (alone, batched))
+        return max(largest_difference(other, self.own_rewards) for other in other_rewards)
 
 
 def check_network(checked: CheckedNetwork, *, seed: int) -> list[Check]:
