@@ -274,10 +274,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     together = {name: pd.concat(some, ignore_index=True) for name, some in pieces.items() if some}
     table = together["tokens"]
     effect = Effect(
-        "effect",
-        "what a token adds to an answer",
-        "low",
-        "high",
+        *("effect", "what a token adds to an answer", "low", "high"),
         p="p_corrected",
         null=0.0,
         of="answers",

@@ -244,16 +244,15 @@ def correlation_result(
     if not np.isnan(row["low"]):
         number += f" [{low}, {high}]{', not told from 0' if row['low'] <= 0 <= row['high'] else ''}"
     effect = tau_effect(tables.things, symbol="kendall")
-    headline = f"On {row['prompt']}, {tables.labels[row['model']]}'s rewards go furthest with or "
-    headline += f"against {describe(row)} ({number})."
     return Result.of_row(
         row,
         name,
         table,
         effect,
-        headline,
+        f"On {row['prompt']}, {tables.labels[row['model']]}'s rewards go furthest with or against "
+        f"{describe(row)} ({number}).",
         label="τ, furthest from 0",
-        summary=summary or {},
         plot=Forest.of(effect, **plot),
         method=method,
+        summary=summary or {},
     )

@@ -236,20 +236,19 @@ def analyse_moments(tables: TableSet, options: Options) -> list[Result]:
     first = table[table["prompt"] == table["prompt"].iloc[0]]
     defined = first["skewness"].notna().any()
     row = first.loc[first["skewness"].abs().idxmax()] if defined else first.iloc[0]
-    densities = map_prompts(tables, lambda prompt: _densities(tables.matrix(prompt)))
-    plot = Violin(data=densities, ylabel="reward (standard deviations)")
-    headline = _headline(first, row, tables.labels)
-    estimate = effect.estimate_row(row, "skewness, farthest from 0")
     return [
         Result(
             "moments",
             table,
-            headline,
-            plot,
-            "moments",
-            estimate=estimate,
-            effect=effect,
+            headline=_headline(first, row, tables.labels),
+            plot=Violin(
+                data=map_prompts(tables, lambda prompt: _densities(tables.matrix(prompt))),
+                ylabel="reward (standard deviations)",
+            ),
+            method="moments",
             notes=tuple(failed),
+            estimate=effect.estimate_row(row, "skewness, farthest from 0"),
+            effect=effect,
         )
     ]
 

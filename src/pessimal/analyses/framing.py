@@ -309,35 +309,32 @@ def _reversal_result(tables: TableSet, table: pd.DataFrame, notes: tuple[str, ..
         "unit_high",
         p="unit_p_corrected",
         null=0.5,
-        simultaneous=True,
         n="unit_n",
         of=table["unit"].iloc[0],
+        simultaneous=True,
         symbol="reversal",
     )
     table = effect.correct(table)
     data = table.assign(prompts=table["first"] + " × " + table["second"])
     head = data[data["prompts"] == data["prompts"].iloc[0]]
     largest = head.loc[head["unit_reversal"].idxmax()]
-    plot = Forest.of(effect, panel="prompts", tabs=(), data=data, xlabel="reversal score")
-    summary = {
-        f"{row.first}-{row.second}/{name}/{row.model}": float(getattr(row, name))
-        for row in table.itertuples()
-        for name in ("reversal", "unit_reversal", "pearson")
-    }
-    scores = head["unit_reversal"]
     return Result.of_row(
         largest,
         "framing",
         table,
         effect,
         _headline(head, largest, tables.labels),
+        label="reversal score, highest",
+        size=head["unit_reversal"].max() - head["unit_reversal"].min(),
         share=1 / 2,
-        plot=plot,
+        plot=Forest.of(effect, panel="prompts", tabs=(), data=data, xlabel="reversal score"),
         method="framing",
         notes=notes,
-        summary=summary,
-        label="reversal score, highest",
-        size=scores.max() - scores.min(),
+        summary={
+            f"{row.first}-{row.second}/{name}/{row.model}": float(getattr(row, name))
+            for row in table.itertuples()
+            for name in ("reversal", "unit_reversal", "pearson")
+        },
     )
 
 
@@ -411,9 +408,9 @@ def prompt_pairs(tables: TableSet, notes: list[str]) -> list[tuple[str, str]]:
     these are more than `MAX_PAIRS`, the i-th positive prompt is compared with the i-th negative
     one only, and `notes` says so.
     """
-    published = [pair for pair in tables.reading.pairs or PAIRS if {*pair} <= {*tables.prompts}]
     if tables.reading.pairs:
-        return published
+        return [pair for pair in tables.reading.pairs if set(pair) <= set(tables.prompts)]
+    published = [pair for pair in PAIRS if set(pair) <= set(tables.prompts)]
     signs = {prompt: tables.reading.polarity_of(prompt) for prompt in tables.prompts}
     positive, negative = ([prompt for prompt in signs if signs[prompt] == sign] for sign in (1, -1))
     every = list(dict.fromkeys([*published, *product(positive, negative)]))

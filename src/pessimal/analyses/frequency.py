@@ -162,13 +162,9 @@ def published_frequency_slopes(
     control = valence.reindex(joined.index).to_numpy(dtype=float)
     design = np.column_stack([np.ones(len(joined)), np.log(joined["per_million"]), control])
     fit = classical(design, joined[list(tokens)].to_numpy(dtype=float))
+    stems = int(stem_groups(joined.index).max()) + 1
     rows = _rows(
-        fit,
-        "rated",
-        tokens.std(ddof=0),
-        n=len(joined),
-        stems=int(stem_groups(joined.index).max()) + 1,
-        confidence=confidence,
+        fit, "rated", tokens.std(ddof=0), n=len(joined), stems=stems, confidence=confidence
     )
     return rows.assign(frames="one")
 
@@ -254,11 +250,11 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         "low_sd",
         "high_sd",
         p="p_corrected",
+        family=("words", "prompt"),  # what is asked once
         null=0.0,
-        band="heads_within",
         of="tokens" if options.paper else "words",
         unit="SD",
-        family=("words", "prompt"),  # what is asked once
+        band="heads_within",
     )
     table = effect.correct(table)
     least_biased = "opposite" if (table["frames"] == "opposite").any() else "one"
@@ -277,20 +273,6 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     per = f"per {unit}" if options.paper else "for ten times the frequency"
     headline = f"On {quoted(first['prompt'])}, {verdict}; steepest, {label}: "
     headline += f"{first['slope_sd']:+.2f} SD {per}{random_head_clause(first)}."
-    plot = Forest.of(
-        effect,
-        tabs=(),
-        xlabel=effect.label,
-        group="prompt",
-        panel="words",
-        where={"frames": least_biased},
-        data=add_mean_rows(table, "slope_sd", by=["words", "prompt", "frames"]),
-    )
-    notes = [*tables.without_columns(), *notes_on_states(heads, tables.labels), *notes]
-    summary = {
-        f"{name_prefix(tables)}frequency/{row.words}/{row.model}": float(row.slope)
-        for row in table[table["frames"] == "opposite"].itertuples()
-    }
     return [
         Result.of_row(
             first,
@@ -298,12 +280,23 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             table,
             effect,
             headline,
-            plot=plot,
-            method="frequency",
-            notes=tuple(notes),
-            summary=summary,
-            share=1 if least_biased == "opposite" else 1 / 2,
             label=f"{effect.label}, {first['prompt']}, {first['words']} words",
+            share=1 if least_biased == "opposite" else 1 / 2,
+            plot=Forest.of(
+                effect,
+                data=add_mean_rows(table, "slope_sd", by=["words", "prompt", "frames"]),
+                group="prompt",
+                panel="words",
+                where={"frames": least_biased},
+                tabs=(),
+                xlabel=effect.label,
+            ),
+            method="frequency",
+            notes=(*tables.without_columns(), *notes_on_states(heads, tables.labels), *notes),
+            summary={
+                f"{name_prefix(tables)}frequency/{row.words}/{row.model}": float(row.slope)
+                for row in table[table["frames"] == "opposite"].itertuples()
+            },
         )
     ]
 

@@ -509,16 +509,12 @@ def _terms(
 
 
 EFFECT = Effect(
-    "d",
-    "SD from controls",
-    "low",
-    "high",
-    "p_corrected",
+    *("d", "SD from controls", "low", "high", "p_corrected"),
+    family=("measure",),  # each answers a question of its own
     null=0.0,
     of="terms",
     symbol="d",
     unit="SD",
-    family=("measure",),  # each answers a question of its own
 )
 
 

@@ -139,21 +139,19 @@ def rank_difference(rewards: pd.DataFrame, elo: pd.Series, *, paper: bool = Fals
             error = differences.std(axis=1, ddof=1) / rewards.shape[1] ** 0.5
             t = differences.mean(axis=1) / error
         p = 2 * student.sf(np.abs(t), rewards.shape[1] - 1)
-    lower, upper = np.quantile(differences, [0.25, 0.75], axis=1)
     # The index as it is: a list of its items would become Arrow strings, which cannot hold a lone
     # surrogate.
-    return DIFFERENCE.correct(
-        pd.DataFrame({"name": rewards.index}).assign(
-            human_rank=human,
-            model_rank=human + difference,
-            difference=difference,
-            lower_quartile=lower,
-            upper_quartile=upper,
-            n_models=rewards.shape[1],
-            t=t,
-            p=p,
-        )
+    table = pd.DataFrame({"name": rewards.index}).assign(
+        human_rank=human,
+        model_rank=human + difference,
+        difference=difference,
+        lower_quartile=np.quantile(differences, 0.25, axis=1),
+        upper_quartile=np.quantile(differences, 0.75, axis=1),
+        n_models=rewards.shape[1],
+        t=t,
+        p=p,
     )
+    return DIFFERENCE.correct(table)
 
 
 def most_valued(difference: pd.DataFrame, *, k: int = 20) -> pd.DataFrame:
@@ -367,11 +365,11 @@ def _correlation_result(
         "low",
         "high",
         p="p_corrected",
+        family=("prompt",),
         null=0.0,
         of=tables.things,
         symbol="spearman",
         band="heads_within",
-        family=("prompt",),
     )
     correlation = effect.correct(correlation)
     rows = correlation[correlation["prompt"] == prompt]
@@ -390,31 +388,31 @@ def _correlation_result(
     elif len(rows) == 1:
         verdict = f"{label} {how}s with people"
     else:
-        count = f"{len(named_rows)} of {len(rows)} models"
-        verdict = f"{count} {how} with people{beyond}; most, {label}"
+        verdict = (
+            f"{len(named_rows)} of {len(rows)} models {how} with people{beyond}; most, {label}"
+        )
     agreement = correlation["spearman"] * correlation["prompt"].map(signs).fillna(1)
     order = -agreement.groupby(correlation["model"]).transform("mean")  # closest to people first
     together = 1 < len(prompts) <= MANY_PROMPTS
-    plot = Forest.of(
-        effect,
-        data=correlation.iloc[order.argsort(kind="stable")],
-        group="prompt" if together else None,
-        tabs=("candidates",) if together else ("prompt",),
-        xlabel="Spearman's ρ of rewards and people's Elo",
-    )
-    keys = correlation["prompt"] + "/human_spearman/" + correlation["model"]
-    summary = dict(zip(keys, correlation["spearman"].tolist(), strict=True))
-    headline = f"On {prompt}, {verdict}: {number}."
     return Result.of_row(
         row,
         "human_correlation",
         correlation,
         effect,
-        headline,
-        plot=plot,
+        f"On {prompt}, {verdict}: {number}.",
+        plot=Forest.of(
+            effect,
+            data=correlation.iloc[order.argsort(kind="stable")],
+            group="prompt" if together else None,
+            tabs=("candidates",) if together else ("prompt",),
+            xlabel="Spearman's ρ of rewards and people's Elo",
+        ),
         method="people",
         notes=tuple(notes),
-        summary=summary,
+        summary={
+            f"{r.prompt}/human_spearman/{r.model}": float(r.spearman)
+            for r in correlation.itertuples()
+        },
     )
 
 
@@ -435,24 +433,20 @@ def _valued_result(valued: pd.DataFrame, items: int) -> Result:
     }
     row = rows.loc[first["difference"].abs().idxmax()]
     number = Estimate("rank difference / items", float(row["difference"] / items), items, "items")
-    above, below = (farthest.get(end, "no item") for end in ENDS)
-    headline = f"On {row['prompt']}, models rank {above} farthest above people, "
-    headline += f"{below} farthest below."
-    xlabel = "models' rank − people's rank: median and quartiles over models"
-    plot = Forest(
-        data=rows,
-        estimate="difference",
-        xlabel=xlabel,
-        row="name",
-        low="lower_quartile",
-        high="upper_quartile",
-    )
     return Result(
         "valued",
         valued,
-        headline,
-        plot,
-        estimate=number,
+        headline=f"On {row['prompt']}, models rank {farthest.get(ENDS[0], 'no item')} farthest "
+        f"above people, {farthest.get(ENDS[1], 'no item')} farthest below.",
+        plot=Forest(
+            data=rows,
+            row="name",
+            estimate="difference",
+            low="lower_quartile",
+            high="upper_quartile",
+            xlabel="models' rank − people's rank: median and quartiles over models",
+        ),
         method="people",
         weight=number.weight(share=1 / 2),
+        estimate=number,
     )

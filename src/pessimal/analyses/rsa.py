@@ -310,13 +310,13 @@ def mds(dissimilarity: pd.DataFrame, *, seed: int = 0) -> tuple[pd.DataFrame, fl
 
     scaling = MDS(
         n_components=2,
-        random_state=seed,
         metric="precomputed",
         metric_mds=True,
-        normalized_stress=True,
         init="random",
         n_init=STARTS,
         max_iter=1000,
+        random_state=seed,
+        normalized_stress=True,
     )
     with config_context(assume_finite=True, skip_parameter_validation=True):
         places = scaling.fit_transform(dissimilarity.to_numpy(dtype=float, copy=True))

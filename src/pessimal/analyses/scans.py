@@ -7,6 +7,7 @@ Knows score tables of one model, matched by candidate_id; knows nothing of weigh
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import combinations
 
 import numpy as np
@@ -144,12 +145,12 @@ def compare_scans(
     """
     table = agreement(rewards, dependent=dependent, **numbers)
     ranks = rewards.rank(ascending=False)
-    table = table.rename(columns={"model_a": "a", "model_b": "b"})
     pairs = list(combinations(rewards, 2))
     moves = [(ranks[a] - ranks[b]).abs() for a, b in pairs]
-    table["moved"] = [float((move > FAR * len(tokens)).mean()) for move in moves]
-    table["largest_difference"] = [(rewards[a] - rewards[b]).abs().max() for a, b in pairs]
-    return table
+    return table.rename(columns={"model_a": "a", "model_b": "b"}).assign(
+        moved=[float((move > FAR * len(tokens)).mean()) for move in moves],
+        largest_difference=[float((rewards[a] - rewards[b]).abs().max()) for a, b in pairs],
+    )
 
 
 def changed_tokens(tokens: pd.DataFrame, rewards: pd.DataFrame, *, top: int = 20) -> pd.DataFrame:
@@ -301,7 +302,10 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             if scans.prompt:
                 where |= {"differs": scans.differs}
                 changes.append(changed_tokens(tokens, rewards, top=options.top).assign(**where))
-    results = [_agreement_result(tables, *pair) for pair in pairs.items()]
+    results = [
+        _agreement_result(tables, differs, pd.concat(parts, ignore_index=True))
+        for differs, parts in pairs.items()
+    ]
     if any(map(len, changes)):
         results.append(_changes_result(tables, pd.concat(changes, ignore_index=True)))
     results += _prefix_results(tables, options, notes)
@@ -343,13 +347,12 @@ def _disagreement(scans: Scans, rewards: pd.DataFrame, about: str) -> list[str]:
     return [note] if largest > error else []
 
 
-def _agreement_result(tables: TableSet, differs: str, parts: list[pd.DataFrame]) -> Result:
+def _agreement_result(tables: TableSet, differs: str, table: pd.DataFrame) -> Result:
     """Agreement of all pairs of scans that differ in one thing; the headline has the least alike.
 
     Source: Christian et al. 2025, Figure A6, for prompts; its code for modes.
     """
     a, b = columns = [f"{differs}_a", f"{differs}_b"]
-    table = pd.concat(parts, ignore_index=True)
     whole = table[table["tokens"] == ALL]
     table = table if differs == MODE else table.drop(columns="tokens")
     row = whole.loc[whole["kendall"].idxmin()]
@@ -361,27 +364,19 @@ def _agreement_result(tables: TableSet, differs: str, parts: list[pd.DataFrame])
         pairs = whole.assign(scans=whole[a] + " and " + whole[b])
         plot: Plot = Forest.of(effect, data=pairs, group="scans", xlabel="Kendall's τ-b")
         keys = whole["prompt"] + "/" + whole["model"] + "/" + whole[a] + "-" + whole[b]
-        summary = dict(zip(keys + "/kendall", whole["kendall"].tolist(), strict=True))
+        summary = dict(zip(keys + "/kendall", map(float, whole["kendall"]), strict=True))
     else:
-        plot = Heatmap(
-            symmetric=True,
-            diverging=True,
-            tabs=("prompt",) if differs == STEP else (),
-            across=5,
-            row=a,
-            column=b,
-            value="kendall",
-            panel="model",
-        )
-    headline = f"{label} orders {tables.things} least alike with the {differs}s {row[a]} and "
-    headline += f"{row[b]}{about}: τ = {row['kendall']:.2f}; "
-    headline += f"{round(row['top_overlap'] * row['top'])} of the {row['top']} best are the same."
+        tabs = ("prompt",) if differs == STEP else ()
+        heatmap = partial(Heatmap, symmetric=True, diverging=True, across=5, tabs=tabs)
+        plot = heatmap(row=a, column=b, value="kendall", panel="model")
     return Result.of_row(
         row,
         f"{differs}_agreement",
         table[[*columns, *table.columns.drop(columns)]],
         effect,
-        headline,
+        f"{label} orders {tables.things} least alike with the {differs}s "
+        f"{row[a]} and {row[b]}{about}: τ = {row['kendall']:.2f}; "
+        f"{round(row['top_overlap'] * row['top'])} of the {row['top']} best are the same.",
         label="τ, lowest",
         size=whole["kendall"].max() - row["kendall"] if differs in (PROMPT, STEP) else None,
         share=1 / 4 if differs in (PROMPT, STEP) else 1.0,

@@ -324,28 +324,23 @@ def _slopes_result(
     above, below = (first.loc[first["arm"] == arm, "slope_sd"].mean() for arm in ARMS)
     n = first["model"].nunique()
     who = f"mean of {n} models" if n > 1 else tables.labels[first["model"].iloc[0]]
-    headline = f"On {prompt}, a unit of {lexicon} valence is worth {above:+.2f} SD of reward above "
-    headline += f"zero and {below:+.2f} below ({who})."
-    data = add_mean_rows(lines, "slope_sd", by=["lexicon", "prompt", "arm"])
-    estimate = Estimate(f"{UNIT}, above zero", above, n, "models")
-    weight = weight_of((above + below) / 2, share=1 / 2)  # expected of every model
-    plot = Forest(
-        data=data,
-        estimate="slope_sd",
-        low="low_sd",
-        high="high_sd",
-        group="arm",
-        xlabel=UNIT,
-        **figure,
-    )
     return Result(
         "sentiment",
         lines,
-        headline,
-        plot,
-        "sentiment",
-        weight=weight,
-        estimate=estimate,
+        headline=f"On {prompt}, a unit of {lexicon} valence is worth {above:+.2f} SD of reward "
+        f"above zero and {below:+.2f} below ({who}).",
+        plot=Forest(
+            data=add_mean_rows(lines, "slope_sd", by=["lexicon", "prompt", "arm"]),
+            estimate="slope_sd",
+            low="low_sd",
+            high="high_sd",
+            group="arm",
+            xlabel=UNIT,
+            **figure,
+        ),
+        method="sentiment",
+        weight=weight_of((above + below) / 2, share=1 / 2),  # expected of every model
+        estimate=Estimate(f"{UNIT}, above zero", above, n, "models"),
         notes=notes,
     )
 

@@ -181,11 +181,7 @@ def one_word(tables: Sequence[ScoreTable], *, of: int | None = None) -> Result:
     top = all(_is_top(table, words["word"].iloc[0]) for table in tables)
     on = "on every prompt" if len(tables) > 1 else f'on "{tables[0].provenance.prompt}"'
     effect = Effect(
-        "ahead",
-        "gap to the next word, over the expected gap",
-        "low",
-        "high",
-        "p",
+        *("ahead", "gap to the next word, over the expected gap", "low", "high", "p"),
         null=1.0,
         of="words",
     )
@@ -194,13 +190,9 @@ def one_word(tables: Sequence[ScoreTable], *, of: int | None = None) -> Result:
     if not (whole := of is None or len(tables[0].rows) >= of):
         headline += f"; {of - len(tables[0].rows):,} tokens were not scanned"
     return Result.of_row(
-        table.iloc[0],
-        "one_word",
-        table,
-        effect,
-        f"{headline}.",
-        share=0.1,
+        *(table.iloc[0], "one_word", table, effect, f"{headline}."),
         method="one_word",
+        share=0.1,
         summary={"one_word/whole": whole},
     )
 

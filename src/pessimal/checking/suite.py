@@ -527,23 +527,18 @@ def conformance_results(conformance: Conformance, name: str) -> list[Result]:
     n = counts["passed"] + counts["failed"]
     missed = f"; not: {', '.join(counts['failed_checks'][:4])}" if conformance.failed else ""
     measured = [check for check in conformance.checks if check.measured is not None]
-    summary = counts | {f"measured/{check.check}": check.measured for check in measured}
-    headline = f"{counts['passed']} of {n} checks of {name} hold{missed}."
-    weight = weight_of(counts["failed"] / max(n, 1))
-    results = [
-        Result(
-            "conformance",
-            as_table(conformance.checks),
-            headline,
-            method="check",
-            weight=weight,
-            summary=summary,
-            estimate=Estimate("checks that hold", counts["passed"], n, "checks"),
-        )
-    ]
-    if conformance.precision is not None:
-        results.append(Result("precision", conformance.precision, method="check"))
-    return results
+    checks = Result(
+        "conformance",
+        as_table(conformance.checks),
+        headline=f"{counts['passed']} of {n} checks of {name} hold{missed}.",
+        method="check",
+        weight=weight_of(counts["failed"] / max(n, 1)),
+        estimate=Estimate("checks that hold", counts["passed"], n, "checks"),
+        summary=counts | {f"measured/{check.check}": check.measured for check in measured},
+    )
+    if conformance.precision is None:
+        return [checks]
+    return [checks, Result("precision", conformance.precision, method="check")]
 
 
 def counts_of(conformance: Conformance) -> dict[str, Any]:

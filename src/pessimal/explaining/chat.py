@@ -365,9 +365,9 @@ class DryRun:
         """Tokens to be read and to be written, estimated."""
         questions = self.questions.values()
         sent = [sum(len(m["content"]) for m in question.sent()) for question, _ in questions]
-        written = [characters for _, characters in questions]
         read, write = (
-            sum(-(-n // _CHARACTERS_PER_TOKEN) for n in part) for part in (sent, written)
+            sum(-(-n // _CHARACTERS_PER_TOKEN) for n in lengths)
+            for lengths in (sent, [characters for _, characters in questions])
         )
         return read, write
 

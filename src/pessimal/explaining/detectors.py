@@ -264,10 +264,10 @@ def coherence(reading: Reading) -> float:
     so_far = np.cumsum(vectors, axis=0)[:-1]
     so_far /= np.linalg.norm(so_far, axis=1, keepdims=True)
     context = np.einsum("ij,ij->i", vectors[1:], so_far)
-    sentences = reading.sentences
-    opens = [bool(PATTERNS["connective"].search(sentence)) for sentence in sentences]
-    ranked = list(enumerate(_ORDER))
-    order = [rank for text in sentences for rank, mark in ranked if mark.search(text)]
+    opens = [bool(PATTERNS["connective"].search(sentence)) for sentence in reading.sentences]
+    order = [
+        rank for text in reading.sentences for rank, mark in enumerate(_ORDER) if mark.search(text)
+    ]
     backwards = sum(bool(later < earlier) for earlier, later in itertools.pairwise(order))
     linked = 0.5 * mean(before) + 0.5 * mean(context) + 0.3 * mean(opens[1:])
     return linked - 0.3 * backwards - 0.1 * opens[0]

@@ -183,12 +183,12 @@ def explain(
         largest_table = largest_holds(table, margins, tie=tie)
     return Explained(
         model=model,
+        perturber=perturber.name,
         comparisons=by_key,
         rewards=rewards,
         table=table,
         smallest=smallest_table,
         largest=largest_table,
-        perturber=perturber.name,
         too_long=too_long,
         tie=tie,
     )

@@ -111,7 +111,7 @@ class LikelihoodJudge:
             judge_plainly(prompt, *texts, attribute, answer)
             for prompt, original, edited, attribute, _ in items
             for texts in ((edited, original), (original, edited))
-            for answer in "AB"
+            for answer in ("A", "B")
         ]
         scores = self.scorer.rewards(questions).reshape(-1, 2, 2)  # (items, orders, answers)
         log_odds = scores[:, :, 0] - scores[:, :, 1]

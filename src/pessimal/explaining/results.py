@@ -123,14 +123,13 @@ def compared_results(
     along = rates[~rates["attribute"].isin(CONTROLS)].dropna(subset=["flip_rate"])
     tastes = zip(along["liked"], along["attribute"], strict=True)
     along = along.assign(row=[f"{liking} {name}".strip() for liking, name in tastes])
-    data = _order_by_rate(along, "row", "mean")
     heatmap = Heatmap(
-        data=data,
-        tabs=("perturber",),
-        label="flip rate",
+        data=_order_by_rate(along, "row", "mean"),
         row="row",
         column="model",
         value="flip_rate",
+        tabs=("perturber",),
+        label="flip rate",
     )
     once = outcomes[outcomes["edited"].notna()].drop_duplicates(KEY[1:])
     placebo = int((once["attribute"] == PLACEBO).sum())
@@ -224,8 +223,8 @@ def _slopes_result(outcomes: pd.DataFrame, method: str) -> Result:
         estimate="slope",
         low=None,
         high=None,
-        tabs=("perturber",),
         group="model" if table["model"].nunique() > 1 else None,
+        tabs=("perturber",),
         xlabel="reward per SD of the attribute, others held (SD of reward); a description",
     )
     return Result("slopes", table, plot=forest, method=method)
@@ -268,15 +267,16 @@ def _representatives(table: pd.DataFrame, explained: Explained) -> Result:
     ranking = representative(rows, explained.model, perturber=explained.perturber)
     top = ranking.iloc[0]
     if pd.isna(top["tau"]):
-        reason = "Comparisons are not ranked: that needs two of them, and five attributes with "
-        reason += "edits whose changes are not all equal."
+        reason = (
+            "Comparisons are not ranked: that needs two of them, and five attributes with edits "
+            "whose changes are not all equal."
+        )
         return Result("representatives", ranking, method=METHOD, notes=(reason,))
-    headline = "The comparison whose ranking of attributes is most like the model's: "
-    headline += f"{literal(top['comparison'], limit=40)} (τ = {signed(top['tau'])})."
     return Result(
         "representatives",
         ranking,
-        headline,
+        "The comparison whose ranking of attributes is most like the model's: "
+        f"{literal(top['comparison'], limit=40)} (τ = {signed(top['tau'])}).",
         method=METHOD,
         weight=MINOR,
         estimate=TAU.estimate_row(top),
@@ -301,31 +301,29 @@ def _coverage_result(
     share = "" if len(flips) == 1 else f"{low['value']:.0%} to "
     alone = table["model"].nunique() == 1
     judged = rows[alone & (rows["metric"] == "complied") & sides & (rows["among"] == ALL)]
-    covered = rows[alone & coverage]
-    headline = f"{share}{high['value']:.0%} of {int(high['comparisons'])} comparisons have at "
-    headline += "least one edit that flips the preference."
-    plot = Forest(
-        data=panels,
-        estimate="value",
-        tabs=(),
-        xlabel="share, or distance",
-        row="who",
-        group="among",
-        panel="metric",
-        reference=None,
-    )
-    notes = [f"{r.value:.0%} of {r.n:,} edits did what was asked." for r in judged.itertuples()]
-    keys = "coverage/" + covered["among"] + "/" + covered["side"]
     return Result(
         "metrics",
         table,
-        headline,
-        plot,
+        f"{share}{high['value']:.0%} of {int(high['comparisons'])} comparisons have at least one "
+        "edit that flips the preference.",
+        Forest(
+            data=panels,
+            row="who",
+            estimate="value",
+            group="among",
+            panel="metric",
+            tabs=(),
+            reference=None,
+            xlabel="share, or distance",
+        ),
         method,
-        weight=MINOR,
-        estimate=COVERAGE.estimate_row(high),
-        notes=tuple(notes),
-        summary=dict(zip(keys, covered["value"].tolist(), strict=True)),
+        MINOR,
+        COVERAGE.estimate_row(high),
+        tuple(f"{r.value:.0%} of {r.n:,} edits did what was asked." for r in judged.itertuples()),
+        summary={
+            f"coverage/{r.among}/{r.side}": float(r.value)
+            for r in rows[alone & coverage].itertuples()
+        },
     )
 
 
@@ -384,19 +382,23 @@ def _agreement(
     low, high = taus.loc[taus["tau"].idxmin()], taus.loc[taus["tau"].idxmax()]
     closest = f"; most alike, {_pair(high, names, ' and ')}: {signed(high['tau'])}"
     headline = f"What moves {_pair(low, names, ' and ')} is ordered with τ = {signed(low['tau'])}"
-    headline += (closest if len(taus) > 1 else "") + "."
-    data = table.assign(pair=[_pair(row, names, " · ") for _, row in table.iterrows()])
     forest = Forest(
-        data=data,
+        data=table.assign(pair=[_pair(row, names, " · ") for _, row in table.iterrows()]),
         row="pair",
         estimate="tau",
         group="measure",
         tabs=("perturber",),
         xlabel="Kendall's τ-b of attributes",
     )
-    estimate = replace(TAU, low="low", high="high").estimate_row(low)
-    weight = weight_of(1 - low["tau"]) / 2
-    agreement = Result("model_agreement", table, headline, forest, REASONS, weight, estimate)
+    agreement = Result(
+        "model_agreement",
+        table,
+        headline + (closest if len(taus) > 1 else "") + ".",
+        forest,
+        REASONS,
+        weight_of(1 - low["tau"]) / 2,
+        replace(TAU, low="low", high="high").estimate_row(low),
+    )
     rankings = []
     for perturber, rows in taus.groupby("perturber", sort=False):
         pair = rows.loc[rows["tau"].idxmin(), ["model_a", "model_b"]]
@@ -407,20 +409,17 @@ def _agreement(
         return [agreement]
     ranking = pd.concat(rankings, ignore_index=True)
     first = ranking.iloc[0]
-    headline = f"{_pair(first, names, ' and ')} prefer the same response to "
-    headline += f"{literal(first['comparison'], limit=40)}, for the most different reasons (τ = "
-    headline += f"{signed(first['tau'])})."
-    return [
-        agreement,
-        Result(
-            "contested",
-            ranking,
-            headline,
-            method=REASONS,
-            weight=weight_of(0.2),
-            estimate=TAU.estimate_row(first),
-        ),
-    ]
+    disagreement = Result(
+        "contested",
+        ranking,
+        f"{_pair(first, names, ' and ')} prefer the same response to "
+        f"{literal(first['comparison'], limit=40)}, for the most different reasons (τ = "
+        f"{signed(first['tau'])}).",
+        method=REASONS,
+        weight=weight_of(0.2),
+        estimate=TAU.estimate_row(first),
+    )
+    return [agreement, disagreement]
 
 
 def _pair(pair: pd.Series, names: Mapping[str, str], between: str) -> str:
