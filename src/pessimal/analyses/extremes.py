@@ -153,7 +153,7 @@ def moments(rewards: pd.DataFrame, *, dependent: Dependence | None = None) -> pd
         influence, inflations = influences[name], np.ones(len(rewards.columns))
         if dependent is not None:
             # Of a mean nothing of it is left to see, as rewards are less their mean.
-            likeness = np.array([dependent.likeness(*[mean] * factors) for mean in alike])
+            likeness = np.array([dependent.likeness(*[m] * factors) for m in alike])
             influence, inflations = dependent.summed(influence, likeness * (name != "mean"))
         table[f"{name}_se"] = np.sqrt(np.mean(influence**2, axis=0) / len(influence))
     return table.assign(units=len(influence) / inflations)

@@ -15,7 +15,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy import optimize, stats
@@ -653,11 +653,17 @@ def interval(
 
 
 def interval_columns(
-    name: str, estimate: np.ndarray, *error: Any, scales: np.ndarray, confidence: float
+    name: str,
+    estimate: np.ndarray,
+    error: np.ndarray,
+    freedom: np.ndarray | float,
+    *,
+    scales: np.ndarray,
+    confidence: float,
 ) -> dict[str, np.ndarray]:
-    """The columns `name`, low, high (of `interval`, with the error and its degrees of freedom), p,
-    and the first three over `scales`, with the suffix _sd."""
-    low, high, p = interval(estimate, *error, confidence=confidence)
+    """The columns `name`, low, high and p of `interval`, and the first three over `scales`, with
+    the suffix _sd."""
+    low, high, p = interval(estimate, error, freedom, confidence=confidence)
     numbers = {name: estimate, "low": low, "high": high}
     return numbers | {"p": p} | {f"{column}_sd": x / scales for column, x in numbers.items()}
 

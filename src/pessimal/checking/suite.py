@@ -248,8 +248,9 @@ def sample_responses(
 
 
 INSTEAD = "Scans are not affected. In code of your own: network.config.pad_token_id = "
-INSTEAD += "tokenizer.pad_token_id, the tokenizer.padding_side that passes, or batches of one "
-INSTEAD += "length"
+INSTEAD += (
+    "tokenizer.pad_token_id, the tokenizer.padding_side that passes, or batches of one length"
+)
 SIDES = ("padding_right", "padding_left")
 ENGINES = {SharedPrefix.name: "shared_prefix", FullForward.name: "full_forward"}
 
