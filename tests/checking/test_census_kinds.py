@@ -339,9 +339,10 @@ def test_what_may_be_meant_is_for_review(tasks):
         return float(re.findall(r"-?[\d.]*\d", response)[-1:] == [ground_truth])
 
     threshold = type("Threshold", (), {"limit": 0})()
+    source, make = MAKERS["grader_pays"]
     for function, verdict in ((last, "review"), (ends_with, "fail"), (boxed, "pass")):
         evidence = {result.name: result for result in asked(function, tasks(NUMBERS))}
-        assert MAKERS["grader_pays"](evidence, threshold)["verdict"] == verdict
+        assert make(evidence[source], evidence, threshold)["verdict"] == verdict
 
 
 # The policy -------------------------------------------------------------------

@@ -14,6 +14,7 @@ import logging
 import pkgutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from pessimal import extensions
 from pessimal.analyses.analysis import Analysis, Options
@@ -48,17 +49,12 @@ def all_analyses(additions: Sequence[str | Analysis] = ()) -> tuple[Analysis, ..
     for path, value in offered.items():
         if not isinstance(value, Analysis):
             raise ConfigError(f"the entry point {GROUP}, {path}, is no function under @analysis()")
-    typed = [
-        extensions.load_object(entry, option="analyses", kind=Analysis)
-        if isinstance(entry, str)
-        else entry
-        for entry in additions
-    ]
+    load = partial(extensions.load_object, option="analyses", kind=Analysis)
+    typed = [load(entry) if isinstance(entry, str) else entry for entry in additions]
     by_name: dict[str, Analysis] = {}
     for analysis in (*builtin, *offered.values(), *typed):
-        if (
-            other := by_name.setdefault(analysis.name, analysis)
-        ) is not analysis and other.path != analysis.path:
+        other = by_name.setdefault(analysis.name, analysis)
+        if other.path != analysis.path:
             raise ConfigError(
                 f"two analyses are called {analysis.name!r}: {other.path} and {analysis.path}. "
                 "Give one another name, in its @analysis(NAME)"
@@ -114,11 +110,8 @@ def compare(
         if len(missing) == len(sets):
             skipped[analyse.name] = min(missing.values(), key=lambda r: r.startswith("needs "))
         else:  # what nobody asked of a list of items is not missing
-            skipped |= {
-                f"{analyse.name}, {c}": reason
-                for c, reason in missing.items()
-                if not reason.startswith("needs ")
-            }
+            failed = [row for row in missing.items() if not row[1].startswith("needs ")]
+            skipped |= {f"{analyse.name}, {c}": reason for c, reason in failed}
     return merged(results), skipped
 
 

@@ -8,6 +8,7 @@ real answers, which are the independent units and stay as they are otherwise.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -250,9 +251,8 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             continue
         # The gradient keeps what it says to add most: the least of it is nothing to report.
         two_ended = not tables.candidates.startswith("screened")
-        pieces["tokens"].append(
-            ends(table, scans, options.top, two_ended=two_ended).assign(**about)
-        )
+        extremes = ends(table, scans, options.top, two_ended=two_ended)
+        pieces["tokens"].append(extremes.assign(**about))
         steps = scans.steps[np.isfinite(scans.steps)]
         whole: dict[str, Any] = {"mode": mode, "n_tokens": len(table), "sd": scans.sd}
         whole |= {"step": steps.mean() / scans.sd if len(steps) else np.nan}
@@ -288,21 +288,24 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     text += f"{row['effect']:.2f} SD on average{worth} ({row['raised']:.0%} of {row['n']} rise)."
     nothing = f"No {tables.things[:-1]} was found to raise the reward of {row['n']} real answers."
     headline = text if len(held) else nothing
-    plot = Forest.of(
-        effect,
-        row="text",
-        tabs=("model", "slot"),
-        xlabel="added to the reward (SD of the answers')",
-    )
+    xlabel = "added to the reward (SD of the answers')"
+    plot = Forest.of(effect, row="text", tabs=("model", "slot"), xlabel=xlabel)
     first = Result.of_row(
-        *(row, "additions", table, effect, headline), plot=plot, method="additions"
+        row,
+        "additions",
+        table,
+        effect,
+        headline,
+        plot=plot,
+        method="additions",
+        notes=tuple(notes),
     )
     further = [
-        Result(f"additions_{name}", together[name], method="additions")
-        for name in ("halves", "keys")
-        if name in together
+        Result(f"additions_{name}", rows, method="additions")
+        for name, rows in together.items()
+        if name != "tokens"
     ]
-    return [Result(**vars(first) | {"notes": tuple(notes)}), *further]
+    return [first, *further]
 
 
 def threshold(table: ScoreTable) -> float | None:
@@ -342,18 +345,10 @@ def census(table: ScoreTable) -> dict[str, object]:
 def ranks(keys: ScoreTable, words: ScoreTable) -> pd.DataFrame:
     """Where known keys stand among all tokens: text, reward, yes, rank (1 = no token is a stronger
     yes; tokens of the same reward share the best rank), n (tokens)."""
-    rewards = np.sort(words.rewards)
-    rewards_of_keys = keys.rewards
-    above = len(rewards) - np.searchsorted(rewards, rewards_of_keys, side="right")
-    return pd.DataFrame(
-        {
-            "text": keys.rows["text"].to_numpy(),
-            "reward": rewards_of_keys,
-            "yes": rewards_of_keys > threshold(keys),
-            "rank": above + 1,
-            "n": len(rewards),
-        }
-    )
+    n, rewards = len(words.rewards), keys.rewards
+    rank = n - np.searchsorted(np.sort(words.rewards), rewards, side="right") + 1
+    columns = {"text": keys.rows["text"].to_numpy(), "reward": rewards}
+    return pd.DataFrame(columns | {"yes": rewards > threshold(keys), "rank": rank, "n": n})
 
 
 def everywhere(tables: list[ScoreTable]) -> dict[str, object]:
@@ -393,39 +388,23 @@ def analyse_census(tables: TableSet, options: Options) -> list[Result]:
             - expected: as many would be if prompts were independent
     """
     if tables.candidates == MASTER_KEYS and any(
-        threshold(table) is not None for table in tables.other_tables
+        threshold(t) is not None for t in tables.other_tables
     ):
         return []  # they stand in the census of the vocabulary
-    judged = [
-        table
-        for members in tables.by_prompt.values()
-        for table in members
-        if threshold(table) is not None
-    ]
-    table = pd.DataFrame(
-        [{"model": t.model, "prompt": t.provenance.prompt} | census(t) for t in judged]
-    ).assign(candidates=tables.candidates)
+    members = chain.from_iterable(tables.by_prompt.values())
+    judged = [table for table in members if threshold(table) is not None]
+    rows = [{"model": t.model, "prompt": t.provenance.prompt} | census(t) for t in judged]
+    table = pd.DataFrame(rows).assign(candidates=tables.candidates)
     row = table.loc[table["estimate"].idxmax()]
     label, best = tables.labels[row["model"]], literal(row["best"])
-    headline = (
-        f"On {row['prompt']}, {_make(row['yes'], row['n'], tables.things)} {label} say "
-        f"yes, above all {best}."
-        if row["yes"]
-        else f"None of {row['n']:,} {tables.things} makes {label} say yes on {row['prompt']}; "
-        f"nearest is {best}."
-    )
+    headline = f"None of {row['n']:,} {tables.things} makes {label} say yes on {row['prompt']}; "
+    headline += f"nearest is {best}."
+    if row["yes"]:
+        makes = _make(row["yes"], row["n"], tables.things)
+        headline = f"On {row['prompt']}, {makes} {label} say yes, above all {best}."
     effect = Effect("estimate", "share that say yes", "low", "high", of=tables.things)
-    results = [
-        Result.of_row(
-            row,
-            "census",
-            table,
-            effect,
-            headline,
-            plot=Forest(row="prompt", group="model", tabs=(), xlabel="share that make it say yes"),
-            method="census",
-        )
-    ]
+    plot = Forest(row="prompt", group="model", tabs=(), xlabel="share that make it say yes")
+    results = [Result.of_row(row, "census", table, effect, headline, plot=plot, method="census")]
     if tables.candidates == "vocabulary":
         results += _published_keys(tables, judged)
     return results + _everywhere(tables, judged)
@@ -453,17 +432,15 @@ def _published_keys(tables: TableSet, judged: list[ScoreTable]) -> list[Result]:
         return []
     table = pd.concat(pieces, ignore_index=True).assign(candidates=MASTER_KEYS)
     fool, best = int(table["yes"].sum()), table.loc[table["rank"].idxmin()]
-    headline = (
-        f"{_make(fool, len(table), 'trials with the published keys')} a judge say yes; the "
-        f"strongest, {literal(best['text'])}, has rank {best['rank']:,} of {best['n']:,}."
-    )
+    headline = f"{_make(fool, len(table), 'trials with the published keys')} a judge say yes; the "
+    headline += f"strongest, {literal(best['text'])}, has rank {best['rank']:,} of {best['n']:,}."
     plot = Scatter(
         x="reward",
         y="rank",
+        ylabel="rank among all tokens",
         name="text",
         group="model",
         xlabel="reward",
-        ylabel="rank among all tokens",
     )
     return [Result("census_keys", table, headline, plot, method="census")]
 
@@ -471,18 +448,13 @@ def _published_keys(tables: TableSet, judged: list[ScoreTable]) -> list[Result]:
 def _everywhere(tables: TableSet, judged: list[ScoreTable]) -> list[Result]:
     """Number of tokens a judge says yes to on all of its prompts, where it has several."""
     by_model = {model: [t for t in judged if t.model == model] for model in tables.models}
-    counts = [
-        {"model": model} | everywhere(members)
-        for model, members in by_model.items()
-        if len(members) > 1
-    ]
+    several = [(model, members) for model, members in by_model.items() if len(members) > 1]
+    counts = [{"model": model} | everywhere(members) for model, members in several]
     if not counts:
         return []
     table = pd.DataFrame(counts).assign(candidates=tables.candidates)
     row = table.loc[table["yes_everywhere"].idxmax()]
-    headline = (
-        f"{_make(row['yes_everywhere'], row['n'], tables.things)} "
-        f"{tables.labels[row['model']]} say yes on all {row['prompts']} prompts, where "
-        f"{row['expected']:,.0f} would by chance."
-    )
+    makes = _make(row["yes_everywhere"], row["n"], tables.things)
+    headline = f"{makes} {tables.labels[row['model']]} say yes on all {row['prompts']} prompts, "
+    headline += f"where {row['expected']:,.0f} would by chance."
     return [Result("census_everywhere", table, headline, method="census")]

@@ -7,6 +7,7 @@ high. Sorting ties one way or the other, as published, moves the result by chanc
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import chain, combinations
 from typing import Any, NamedTuple
 
@@ -30,15 +31,14 @@ from pessimal.tables import ScoreTable
 from pessimal.tables.result import Effect, Result
 from pessimal.tables.table_set import TableSet
 
+TAUS = Heatmap(value="kendall", symmetric=True, order=True, label="Kendall's τ-b")
 RBO_PERSISTENCE = 0.9
 RBO_DEPTH = 132
 """Both as published."""
 TOP = 20
-STATISTICS = [
-    "kendall", "low", "high", "spearman", "rbo", "top", "top_overlap", "bottom_overlap",
-]  # fmt: skip
 ENDS = ["rbo", "top_overlap", "bottom_overlap"]
 """Columns that only look at the ends of two rankings."""
+STATISTICS = ["kendall", "low", "high", "spearman", "rbo", "top", *ENDS[1:]]
 
 
 def agreement(
@@ -152,8 +152,7 @@ def noise_floor(rewards: pd.Series, rescans: Mapping[str, pd.Series], **numbers)
         pair = pd.DataFrame({"scan": rewards.astype(float), "rescan": again.astype(float)})
         statistics = agreement(pair, **numbers).iloc[0][STATISTICS]
         largest = float((pair["scan"] - pair["rescan"]).abs().max())
-        row = {"rescan": name, "n": len(pair), **statistics, "largest_difference": largest}
-        rows.append(row)
+        rows.append({"rescan": name, "n": len(pair), **statistics, "largest_difference": largest})
     return pd.DataFrame(rows)
 
 
@@ -275,38 +274,32 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     shared = _overlap(tables, first["prompt"].iloc[0], int(first["n"].iloc[0]))
     closest, farthest = first.loc[first["kendall"].idxmax()], first.loc[first["kendall"].idxmin()]
     label = tables.labels
-    headline = (
-        f"On {closest['prompt']}, {label[closest['model_a']]} and {label[closest['model_b']]} "
+    who, apart = (
+        f"{label[row['model_a']]} and {label[row['model_b']]}" for row in (closest, farthest)
     )
-    headline += (
-        f"agree most (τ = {closest['kendall']:.2f}), {label[farthest['model_a']]} and "
-        f"{label[farthest['model_b']]} least ({farthest['kendall']:.2f})."
-        if len(first) > 1
-        else f"order {closest['n']:,} {tables.things} alike to τ = {closest['kendall']:.2f}."
-    )
+    high, low = closest["kendall"], farthest["kendall"]
+    verdict = f"{who} agree most (τ = {high:.2f}), {apart} least ({low:.2f})"
+    if len(first) == 1:
+        verdict = f"{who} order {closest['n']:,} {tables.things} alike to τ = {high:.2f}"
     # The noise floor is the diagonal of its own prompt.
     cells = pairs if floor.empty else pd.concat([pairs, _diagonal(floor)], ignore_index=True)
-    heatmap = Heatmap(
-        value="kendall",
-        symmetric=True,
-        order=True,
-        data=cells,
-        label="Kendall's τ-b",
-    )
+    heatmap = replace(TAUS, data=cells)
+    summary = {f"{p}/kendall_mean": float(rows["kendall"].mean()) for p, rows in by_key}
+    summary |= {f"{p}/shared": int(rows["n"].iloc[0]) for p, rows in by_key}
+    notes = (*shared, *dict.fromkeys(chain(*tables.no_rescans.values())), *failed)
     result = Result.of_row(
         closest,
         "agreement",
         pairs,
         tau_effect(tables.things, symbol="kendall"),
-        headline,
-        label="τ, highest",
-        size=first["kendall"].max() - first["kendall"].min(),
-        share=1 / 2,
+        f"On {closest['prompt']}, {verdict}.",
         plot=heatmap,
         method="agreement",
-        notes=(*shared, *dict.fromkeys(chain(*tables.no_rescans.values())), *failed),
-        summary={f"{p}/kendall_mean": float(rows["kendall"].mean()) for p, rows in by_key}
-        | {f"{p}/shared": int(rows["n"].iloc[0]) for p, rows in by_key},
+        notes=notes,
+        summary=summary,
+        label="τ, highest",
+        size=high - low,
+        share=1 / 2,
     )
     floors = [] if floor.empty else [Result("noise_floor", floor, method="agreement")]
     return [result, *floors]

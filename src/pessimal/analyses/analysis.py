@@ -221,10 +221,8 @@ def heads_by_model(
 ) -> tuple[dict[str, Heads | None], dict[str, str]]:
     """`heads_of_model` and whose states these are, by model; none where the published procedure is
     followed."""
-    heads = {
-        model: None if options.paper else heads_of_model(tables, model, options)
-        for model in tables.models
-    }
+    models = tables.models
+    heads = {m: None if options.paper else heads_of_model(tables, m, options) for m in models}
     return heads, {model: on.of if on else "" for model, on in heads.items()}
 
 
@@ -290,11 +288,9 @@ class Needs:
         lacking = []
         if len(tables.models) < self.models:
             lacking.append(f"{self.models} models; here are {len(tables.models)}")
-        if len(tables.prompts) < self.prompts:
-            lacking.append(
-                f"{self.prompts} {prompts} besides the wordings of one question; here are "
-                f"{len(tables.prompts)}"
-            )
+        if (n := len(tables.prompts)) < self.prompts:
+            wanted = f"{self.prompts} {prompts} besides the wordings of one question"
+            lacking.append(f"{wanted}; here are {n}")
         answers = [table for table in tables.tables if table.provenance.slot is None]
         available = {
             "elo": tables.has_elo,
@@ -308,9 +304,8 @@ class Needs:
             "contexts": tables.contexts,
             "policy": options.policy is not None,
         }
-        lacking += [
-            MADE_BY[name] for name, it in available.items() if getattr(self, name) and not it
-        ]
+        absent = [name for name, it in available.items() if getattr(self, name) and not it]
+        lacking += [MADE_BY[name] for name in absent]
         return "; ".join(f"needs {thing}" for thing in lacking)
 
 
@@ -410,9 +405,7 @@ Made = TypeVar("Made")
 
 
 def fit_lexicons(
-    tables: TableSet,
-    options: Options,
-    make: Callable[[str, pd.DataFrame, pd.Series], Made],
+    tables: TableSet, options: Options, make: Callable[[str, pd.DataFrame, pd.Series], Made]
 ) -> tuple[dict[tuple[str, str], Made], tuple[str, ...]]:
     """`make(model, words, valence)` for every model and lexicon, by these two; and what could not
     be fits, for the notes. Words are tokens where the published procedure is followed.
@@ -430,6 +423,20 @@ def fit_lexicons(
     if not fits:
         raise TableError("; ".join(notes) or "no model was scanned on all prompts of a column")
     return fits, tuple(notes)
+
+
+def join_fits(
+    tables: TableSet, fits: Mapping[tuple[str, str], pd.DataFrame], states: Mapping[str, str]
+) -> pd.DataFrame:
+    """The tables of `fit_lexicons` under one another, with the columns model, lexicon, candidates,
+    and states: whose states random heads are on, by model."""
+    table = pd.concat(fits, names=["model", "lexicon", "row"]).reset_index().drop(columns="row")
+    return table.assign(candidates=tables.candidates, states=table["model"].map(states))
+
+
+def name_prefix(tables: TableSet) -> str:
+    """Text before the names of numbers of a list of items; empty for a vocabulary."""
+    return "" if tables.candidates == "vocabulary" else f"{tables.candidates}-"
 
 
 def add_mean_rows(table: pd.DataFrame, estimate: str, *, by: list[str]) -> pd.DataFrame:
@@ -454,11 +461,8 @@ def check_rewards(rewards: pd.DataFrame, *, least_models: int = 1) -> None:
         )
     finite = np.isfinite(rewards.to_numpy())
     if not finite.all():
-        worst = ", ".join(
-            f"{model} ({(~ok).sum()})"
-            for model, ok in zip(rewards, finite.T, strict=True)
-            if not ok.all()
-        )
+        counts = zip(rewards, (~finite).sum(axis=0), strict=True)
+        worst = ", ".join(f"{model} ({count})" for model, count in counts if count)
         raise TableError(
             f"Rewards are missing or infinite for: {worst}, of {items} items. Keep only the items "
             "every model scored: `rewards.dropna()`."

@@ -5,6 +5,7 @@ against. Knows neither tokenizers nor which of the models was made from which.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -21,7 +22,7 @@ from pessimal.analyses.analysis import (
     check_varied,
     note_errors,
 )
-from pessimal.analyses.framing import PAIRS, align_prompts, ends_of_axes
+from pessimal.analyses.framing import ENDS_OF_AXES, PAIRS, align_prompts, ends_of_axes
 from pessimal.analyses.nulls import Dependence
 from pessimal.analyses.ranks import dependence, rank_correlations, ranked, spearman
 from pessimal.errors import TableError
@@ -123,24 +124,24 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         with note_errors(notes, prompt):
             rewards, scores = side_by_side(tables, prompt, members)
             dependent = dependence(rewards.index, options.meanings)
-            correlation = reward_correlation(
+            rhos = reward_correlation(
                 rewards, scores, dependent=dependent, confidence=options.confidence
-            )
-            correlations.append(
-                correlation.rename(columns={"score": "language_model"}).assign(**where)
-            )
+            ).assign(**where)
+            correlations.append(rhos.rename(columns={"score": "language_model"}))
     table = pd.concat(ends, ignore_index=True)
     firsts = table[(table["end"] == "top") & (table["rank"] == 1)]
     surest = firsts.loc[firsts["probability"].idxmax()]
+    headline = f"On {surest['prompt']}, {label[surest['model']]} would most likely say "
+    headline += f"{literal(surest['text'])} (probability {surest['probability']:.2g})."
+    tokens = TokenTable(
+        value="log_probability", data=table.assign(model=table["model"].map(spoken))
+    )
     results = [
         Result(
             "language_extremes",
             table,
-            f"On {surest['prompt']}, {label[surest['model']]} would most likely say "
-            f"{literal(surest['text'])} (probability {surest['probability']:.2g}).",
-            TokenTable(
-                value="log_probability", data=table.assign(model=table["model"].map(spoken))
-            ),
+            headline,
+            tokens,
             method="base_models",
             notes=tuple(dict.fromkeys(notes)),
             summary={f"{r.prompt}/likeliest/{r.model}": r.text for r in firsts.itertuples()},
@@ -148,15 +149,20 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     ]
     if axes := _axes(tables, k=options.top):
         table = pd.concat(axes, ignore_index=True)
-        tokens = TokenTable(
-            value="value",
-            tabs=("axis", "first", "second"),
-            ends=("highest", "lowest"),
-            data=table.assign(model=table["model"].map(spoken)),
-        )
+        data = table.assign(model=table["model"].map(spoken))
+        tokens = replace(ENDS_OF_AXES, data=data)
         results.append(Result("language_axes", table, plot=tokens, method="base_models"))
     if correlations:
         table = pd.concat(correlations, ignore_index=True)
+        plot = {
+            "data": table.assign(language_model=table["language_model"].map(spoken)),
+            "group": "language_model",
+            "xlabel": "Kendall's τ-b with log-probabilities",
+        }
+        summary = {
+            f"{r.prompt}/language_kendall/{r.language_model}/{r.model}": float(r.kendall)
+            for r in table.itertuples()
+        }
         results.append(
             correlation_result(
                 "language_correlation",
@@ -164,15 +170,8 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
                 tables,
                 lambda row: f"the log-probabilities of {label[row['language_model']]}",
                 method="base_models",
-                plot={
-                    "data": table.assign(language_model=table["language_model"].map(spoken)),
-                    "group": "language_model",
-                    "xlabel": "Kendall's τ-b with log-probabilities",
-                },
-                summary={
-                    f"{r.prompt}/language_kendall/{r.language_model}/{r.model}": float(r.kendall)
-                    for r in table.itertuples()
-                },
+                summary=summary,
+                plot=plot,
             )
         )
     return results

@@ -46,12 +46,10 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             - in_prompt: whether the text is a word of the prompt
     """
     ends = pd.concat(
-        _marked(extremes(t.rows, k=options.top), t).assign(
-            model=t.model, prompt=p, candidates=tables.candidates
-        )
+        _marked(extremes(t.rows, k=options.top), t).assign(model=t.model, prompt=p)
         for p in tables.prompts
         for t in tables.by_prompt[p]
-    )
+    ).assign(candidates=tables.candidates)
     prompt = tables.prompts[0]
     first = ends[(ends["rank"] == 1) & (ends["prompt"] == prompt)]
     best_rows, worst_rows = (first[first["end"] == end] for end in ("top", "bottom"))
@@ -155,10 +153,8 @@ def moments(rewards: pd.DataFrame, *, dependent: Dependence | None = None) -> pd
         influence, inflations = influences[name], np.ones(len(rewards.columns))
         if dependent is not None:
             # Of a mean nothing of it is left to see, as rewards are less their mean.
-            likeness = [dependent.likeness(*[mean_product] * factors) for mean_product in alike]
-            influence, inflations = dependent.summed(
-                influence, np.array(likeness) * (name != "mean")
-            )
+            likeness = np.array([dependent.likeness(*[m] * factors) for m in alike])
+            influence, inflations = dependent.summed(influence, likeness * (name != "mean"))
         table[f"{name}_se"] = np.sqrt(np.mean(influence**2, axis=0) / len(influence))
     return table.assign(units=len(influence) / inflations)
 
@@ -183,10 +179,8 @@ def density(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     counts, edges = np.histogram(values, bins=BINS)
     upper, lower = np.percentile(values, [75, 25])
     spread = min(s for s in (values.std(), (upper - lower) / 1.34) if s > 0)
-    bandwidth = 0.9 * spread * len(values) ** -0.2
-    smooth = gaussian_filter1d(
-        counts.astype(float), bandwidth / (edges[1] - edges[0]), mode="constant"
-    )
+    bandwidth = 0.9 * spread * len(values) ** -0.2 / (edges[1] - edges[0])
+    smooth = gaussian_filter1d(counts.astype(float), bandwidth, mode="constant")
     return (edges[:-1] + edges[1:]) / 2, smooth / smooth.max()
 
 
@@ -198,12 +192,8 @@ def _densities(rewards: pd.DataFrame) -> pd.DataFrame:
         values = rewards[model].to_numpy(dtype=float)
         if np.ptp(values) > 0:
             grid, height = density((values - values.mean()) / values.std())
-            visible = height > 0.002
-            pieces.append(
-                pd.DataFrame(
-                    {"model": model, "x": grid[visible][::4], "density": height[visible][::4]}
-                )
-            )
+            columns = {"model": model, "x": grid, "density": height}
+            pieces.append(pd.DataFrame(columns)[height > 0.002][::4])
     return pd.concat(pieces) if pieces else pd.DataFrame()
 
 
@@ -267,10 +257,8 @@ def _headline(first: pd.DataFrame, row: pd.Series, label: Mapping[str, str]) -> 
     """A sentence on the rows of one prompt, `row` the most skewed; only what holds after
     correction is asserted."""
     right = int(((first["skewness_p_corrected"] <= LEVEL) & (first["skewness"] > 0)).sum())
-    value, low, high = (
-        signed(row[name], "+.2f") for name in ("skewness", "skewness_low", "skewness_high")
-    )
-    number = f"{value} [{low}, {high}]"
+    value, *ends = (signed(row[f"skewness{end}"], "+.2f") for end in ("", "_low", "_high"))
+    number = f"{value} [{', '.join(ends)}]"
     where, model = f"On {row['prompt']}", label[row["model"]]
     if len(first) == 1:
         holds = row["skewness_p_corrected"] <= LEVEL

@@ -58,11 +58,10 @@ def policy_tables(tables: TableSet, name: str) -> dict[str, ScoreTable]:
         if name in (table.provenance.model, labels[table.provenance.model]):
             by_prompt.setdefault(table.provenance.prompt, table)
     if not by_prompt:
-        guess = did_you_mean(name, [*labels])
+        choices = f"{', '.join(labels) or 'no model'}.{did_you_mean(name, [*labels])}"
         raise TableError(
-            f"policy={name!r}: no log-probabilities of it; there are some of: "
-            f"{', '.join(labels) or 'no model'}.{guess} To make them: pessimal scan {name} "
-            "model.kind=log_probability"
+            f"policy={name!r}: no log-probabilities of it; there are some of: {choices} To make "
+            f"them: pessimal scan {name} model.kind=log_probability"
         )
     return by_prompt
 
@@ -110,36 +109,29 @@ def features(
     Args:
         rows: text and kind; elo and survives where there are.
     """
-    texts = pd.Index(rows["text"])
-    words = spelled(texts)
+    words = spelled(pd.Index(rows["text"]))
     unique = sorted({word for word in words.tolist() if word})
-    columns: dict[str, np.ndarray] = {}
-    if "elo" in rows:
-        columns[ELO] = rows["elo"].to_numpy(dtype=float)
+    columns: dict[str, Any] = {ELO: rows["elo"]} if "elo" in rows else {}
     for name, valence in options.lexicons.items():
-        columns[f"valence, {name}"] = words.map(valence).to_numpy(dtype=float)
+        columns[f"valence, {name}"] = words.map(valence)
     if options.frequencies is not None:
-        zipf = options.frequencies.zipf(unique)
-        columns["Zipf frequency"] = words.map(zipf).to_numpy(dtype=float)
+        columns["Zipf frequency"] = words.map(options.frequencies.zipf(unique))
     for axis, terms in options.identity.items():
-        columns[f"{TERMS}{axis}"] = words.isin(set(terms.terms)).to_numpy(dtype=float)
-    bare = [text.strip() for text in texts.tolist()]
+        columns[f"{TERMS}{axis}"] = words.isin(set(terms.terms))
+    bare = [text.strip() for text in rows["text"].tolist()]
     prompt = set(WORD.findall((prompt_text or "").lower()))
-    of_prompt = [text.lower() in prompt for text in bare]
     is_word = words.notna().to_numpy()
-    with_case = np.array([text[:1].isupper() for text in bare], dtype=float)
-    columns |= {
-        "characters": np.array([len(text) for text in bare], dtype=float),
-        "words": is_word.astype(float),
-        "words with a capital": np.where(is_word, with_case, np.nan),
-        "words of the prompt": np.array(of_prompt, dtype=float),
-        "special tokens": rows["kind"].isin(("special", "unused")).to_numpy(dtype=float),
-        "nothing to see": np.array([not text.isprintable() or not text for text in bare], float),
-    }
+    columns |= {"characters": [len(text) for text in bare], "words": is_word}
+    capitals = [float(text[:1].isupper()) for text in bare]
+    columns["words with a capital"] = np.where(is_word, capitals, np.nan)
+    columns["words of the prompt"] = [text.lower() in prompt for text in bare]
+    columns["special tokens"] = rows["kind"].isin(("special", "unused"))
+    columns["nothing to see"] = [not text.isprintable() or not text for text in bare]
     if rows["survives"].notna().any():
         survives = rows["survives"].astype("Float64").to_numpy(dtype=float, na_value=np.nan)
         columns["read otherwise as text"] = 1 - survives
-    return {name: values for name, values in columns.items() if _varies(values)}
+    arrays = {name: np.asarray(values, dtype=float) for name, values in columns.items()}
+    return {name: values for name, values in arrays.items() if _varies(values)}
 
 
 def _varies(values: np.ndarray) -> bool:
@@ -171,6 +163,7 @@ def drift(before: Optimising, columns: dict[str, np.ndarray], *, confidence: flo
             continue
         turn = before.turning(values, inside)
         turned = reach * turning_error(before, turn, values, inside) if turn else np.nan
+        turns_at = turn.kl if turn else np.nan
         best = {at.kl: mean_of(at.q, values, inside) for at in before.bests}
         for at in before.tilts[1:]:
             mean = mean_of(at.q, values, inside)
@@ -183,10 +176,8 @@ def drift(before: Optimising, columns: dict[str, np.ndarray], *, confidence: flo
                 {"feature": name, "kl": at.kl, "strength": at.strength}
                 | {"before": start, "mean": mean, "change": change}
                 | {"low": change - error, "high": change + error}
-                | {"best_of_n": (best.get(at.kl, np.nan) - start) / spread}
-                | {"turns_at": turn.kl if turn else np.nan}
-                | {"turns_low": max(turn.kl - turned, 0.0) if turn else np.nan}
-                | {"turns_high": turn.kl + turned if turn else np.nan}
+                | {"best_of_n": (best.get(at.kl, np.nan) - start) / spread, "turns_at": turns_at}
+                | {"turns_low": max(turns_at - turned, 0.0), "turns_high": turns_at + turned}
                 | {"n": before.units(inside), "support": support, "mass": mass}
             )
     return pd.DataFrame(rows)
@@ -328,20 +319,15 @@ def forecast(
     moved["forecast_drift"] = drift(before, columns, confidence=options.confidence)
     moved["forecast_tokens"] = pd.concat(_moved(rows, before, options.top), ignore_index=True)
     if options.mitigations:
-        moved["forecast_mitigations"] = pd.concat(
-            drift(other, columns, confidence=options.confidence)
-            .query("kl == @AT")
-            .assign(mitigation=name)
-            for name, other in {
-                "none": before,
-                **{
-                    mitigation: mitigated(
-                        before, columns, rewards, mitigation, _states_of(rows, reward)
-                    )
-                    for mitigation in options.mitigations
-                },
-            }.items()
-        )
+        states = _states_of(rows, reward)
+        policies = {"none": before}
+        for name in options.mitigations:
+            policies[name] = mitigated(before, columns, rewards, name, states)
+        drifts = [
+            drift(policy, columns, confidence=options.confidence).assign(mitigation=name)
+            for name, policy in policies.items()
+        ]
+        moved["forecast_mitigations"] = pd.concat(drifts).query("kl == @AT")
     return moved
 
 
@@ -371,8 +357,7 @@ def _moved(rows: pd.DataFrame, before: Optimising, top: int) -> Iterator[pd.Data
         yield pd.DataFrame(
             {"end": end, "rank": range(1, len(places) + 1), "kl": at.kl}
             | {"text": rows["text"].to_numpy()[places], "before": before.p[places]}
-            | {"after": at.q[places], "gain": gain[places]}
-            | {"reward": before.reward[places]}
+            | {"after": at.q[places], "gain": gain[places], "reward": before.reward[places]}
         )
 
 
@@ -472,103 +457,100 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
 
 
 def _results(frames: dict[str, pd.DataFrame], tables: TableSet) -> Iterator[Result]:
-    path, moves, tokens = (
-        frames[name] for name in ("forecast", "forecast_drift", "forecast_tokens")
-    )
+    path, moves, tokens = (frames[f"forecast{name}"] for name in ("", "_drift", "_tokens"))
     gain = Effect("gain", "reward (SD under the policy)", null=0.0, of=tables.things, unit="SD")
     first = path[(path["way"] == "tilt") & (path["kl"] <= SPENT)]
     ends = first.sort_values("kl", kind="stable").groupby(["model", "prompt"], sort=False).tail(1)
     row = ends.loc[ends["likeliest_mass"].idxmax()]
     label = tables.labels[row["model"]]
+    headline = f"At a KL of {row['kl']:g} "
     if tables.candidates == drawn_from(row["policy"]):
-        headline = (
-            f"At a KL of {row['kl']:g} the mean reward of what {row['policy']} writes to "
-            f"{row['prompt']} is {row['gain']:.1f} SD higher, for {label}."
-        )
+        headline += f"the mean reward of what {row['policy']} writes to {row['prompt']} is "
+        headline += f"{row['gain']:.1f} SD higher, for {label}."
     else:
-        headline = (
-            f"At a KL of {row['kl']:g} for {label}, {literal(row['likeliest'])} takes "
-            f"{100 * row['likeliest_mass']:.0f}% of what {row['policy']} answers to "
-            f"{row['prompt']}"
-        )
-        turns = moves.loc[
-            (moves["feature"] == ELO)
-            & (moves["model"] == row["model"])
-            & (moves["prompt"] == row["prompt"])
-        ]
+        headline += f"for {label}, {literal(row['likeliest'])} takes "
+        headline += f"{100 * row['likeliest_mass']:.0f}% of what {row['policy']} answers to "
+        keys = ["model", "prompt"]
+        turns = moves[(moves["feature"] == ELO) & (moves[keys] == row[keys]).all(axis=1)]
         turn = turns["turns_at"].min()
+        headline += row["prompt"]
         headline += f"; people's Elo turns at {turn:.1f}." if pd.notna(turn) else "."
     several = path["model"].nunique() > 1
-    summary: dict[str, Any] = {
-        f"{r.prompt}/forecast_gain/{r.model}/{r.kl:g}": float(r.gain) for r in ends.itertuples()
-    }
+    plot = Lines(
+        x="kl",
+        y="gain",
+        group="model" if several else "way",
+        where={"way": "tilt"} if several else {},
+        marks=True,
+        xlabel="KL from the policy, nats",
+        ylabel="reward, SD under the policy",
+    )
     yield Result.of_row(
-        *(row, "forecast", path, gain, headline),
-        plot=Lines(
-            x="kl",
-            y="gain",
-            group="model" if several else "way",
-            where={"way": "tilt"} if several else {},
-            marks=True,
-            xlabel="KL from the policy, nats",
-            ylabel="reward, SD under the policy",
-        ),
+        row,
+        "forecast",
+        path,
+        gain,
+        headline,
+        plot=plot,
         method="forecast",
-        summary=summary,
         size=float(row["likeliest_mass"]),
+        summary={
+            f"{r.prompt}/forecast_gain/{r.model}/{r.kl:g}": float(r.gain) for r in ends.itertuples()
+        },
     )
     change = Effect(
-        *("change", f"change at {AT:g} nat (SD under the policy)", "low", "high"),
+        "change",
+        f"change at {AT:g} nat (SD under the policy)",
+        "low",
+        "high",
         null=0.0,
         of=tables.things,
         unit="SD",
     )
-    forest = Forest.of(
-        change,
-        row="feature",
-        group="model",
-        where={"kl": AT},
-        xlabel=f"change at {AT:g} nat of KL, SD under the policy",
-    )
+    xlabel = f"change at {AT:g} nat of KL, SD under the policy"
+    forest = Forest.of(change, row="feature", group="model", where={"kl": AT}, xlabel=xlabel)
     at = moves[moves["kl"] == AT]
     if at.empty:
         yield Result("forecast_drift", moves, plot=None, method="forecast", effect=change)
     else:
-        farthest = at.loc[at["change"].abs().idxmax()]
+        row = at.loc[at["change"].abs().idxmax()]
+        headline = f"What moves most at a KL of {AT:g} is {row['feature']} "
+        headline += f"({row['change']:+.1f} SD, {tables.labels[row['model']]} on {row['prompt']})."
         yield Result.of_row(
-            *(farthest, "forecast_drift", moves, change),
-            f"What moves most at a KL of {AT:g} is {farthest['feature']} "
-            f"({farthest['change']:+.1f} SD, {tables.labels[farthest['model']]} on "
-            f"{farthest['prompt']}).",
+            row,
+            "forecast_drift",
+            moves,
+            change,
+            headline,
             plot=forest,
             method="forecast",
             share=0.5,
         )
-    if (gold := _compare_with_gold(path, moves, tables.labels)) is not None:
-        yield gold
+    yield from _compare_with_gold(path, moves, tables.labels)
     token = tokens.loc[tokens["gain"].idxmax()]
-    yield Result(
-        "forecast_tokens",
-        tokens,
-        f"At a KL of {token['kl']:g}, {literal(token['text'])} goes from "
-        f"{100 * token['before']:.1f}% to {100 * token['after']:.1f}% of the answers "
-        f"to {token['prompt']}, for {tables.labels[token['model']]}.",
-        plot=TokenTable(value="gain", ends=("gain most", "lose most")),
-        method="forecast",
-    )
+    headline = f"At a KL of {token['kl']:g}, {literal(token['text'])} goes from "
+    headline += f"{100 * token['before']:.1f}% to {100 * token['after']:.1f}% of the answers to "
+    headline += f"{token['prompt']}, for {tables.labels[token['model']]}."
+    listed = TokenTable(value="gain", ends=("gain most", "lose most"))
+    yield Result("forecast_tokens", tokens, headline, listed, "forecast")
     other = frames.get("forecast_mitigations", pd.DataFrame())
     if len(other):
         where = ["model", "prompt", "feature"]
         plain = other[other["mitigation"] == "none"].set_index(where)["change"].rename("plain")
         compared = other.join(plain, on=where)
         rises = compared["change"].abs() - compared["plain"].abs()
-        risen = compared.iloc[int(rises.to_numpy().argmax())]
+        row = compared.iloc[int(rises.to_numpy().argmax())]
+        headline = f"With {row['mitigation']}, {row['feature']} moves by {row['change']:+.1f} SD "
+        headline += f"at a KL of {AT:g}, by {row['plain']:+.1f} without "
+        headline += f"({tables.labels[row['model']]} on {row['prompt']})."
+        forest = replace(forest, group="mitigation", tabs=("prompt", "model"))
         yield Result.of_row(
-            *(risen, "forecast_mitigations", other, change),
-            f"With {risen['mitigation']}, {risen['feature']} moves by {risen['change']:+.1f} SD at "
-            f"a KL of {AT:g}, by {risen['plain']:+.1f} without ({tables.labels[risen['model']]} on "
-            f"{risen['prompt']}).",
-            plot=replace(forest, group="mitigation", tabs=("prompt", "model")),
+            row,
+            "forecast_mitigations",
+            other,
+            change,
+            headline,
+            plot=forest,
             method="forecast",
             share=0.5,
         )
@@ -576,11 +558,11 @@ def _results(frames: dict[str, pd.DataFrame], tables: TableSet) -> Iterator[Resu
 
 def _compare_with_gold(
     path: pd.DataFrame, moves: pd.DataFrame, labels: Mapping[str, str]
-) -> Result | None:
-    """The reward and what is held to be good, against KL; None where nothing is."""
+) -> Iterator[Result]:
+    """The reward and what is held to be good, against KL; nothing where nothing is."""
     held = moves[(moves["feature"] == ELO) | moves["feature"].str.startswith(OTHER)]
     if held.empty:
-        return None
+        return
     tilt = path[path["way"] == "tilt"].rename(columns={"gain": "change"})
     began = held.drop_duplicates(["model", "prompt", "feature"])
     began = began.assign(kl=0.0, change=0.0, low=0.0, high=0.0)
@@ -592,21 +574,18 @@ def _compare_with_gold(
     else:
         row = held.loc[held["kl"].idxmax()]
         headline = f"{row['feature']} does not turn up to a KL of {row['kl']:g}"
-    return Result(
-        "forecast_gold",
-        table[[*columns, "turns_at", "turns_low", "turns_high", "n"]],
-        f"{headline} ({labels[row['model']]} on {row['prompt']}).",
-        plot=Lines(
-            x="kl",
-            y="change",
-            group="feature",
-            low="low",
-            high="high",
-            tabs=("prompt", "model"),
-            marks=True,
-            xlabel="KL from the policy, nats",
-            ylabel="change, SD under the policy",
-            reference=0.0,
-        ),
-        method="forecast",
+    table = table[[*columns, "turns_at", "turns_low", "turns_high", "n"]]
+    plot = Lines(
+        x="kl",
+        y="change",
+        tabs=("prompt", "model"),
+        marks=True,
+        group="feature",
+        low="low",
+        high="high",
+        reference=0.0,
+        xlabel="KL from the policy, nats",
+        ylabel="change, SD under the policy",
     )
+    headline += f" ({labels[row['model']]} on {row['prompt']})."
+    yield Result("forecast_gold", table, headline, plot, "forecast")

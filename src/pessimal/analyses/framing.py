@@ -21,6 +21,7 @@ from pessimal.analyses.analysis import (
     check_rewards,
     check_varied,
     heads_of,
+    note_errors,
     notes_on_states,
     random_head_clause,
 )
@@ -46,6 +47,9 @@ from pessimal.tables.word_lists import word_means, word_starts
 
 PAIRS = (("best", "worst"), ("greatest", "worst"), ("greatest", "best"))
 """Prompts of the paper that are compared wherever they are there, the last as in its Figure A2."""
+ENDS_OF_AXES = TokenTable(
+    value="value", tabs=("axis", "first", "second"), ends=("highest", "lowest")
+)
 MAX_PAIRS = 6
 """Number of pairs of prompts that are compared where none are chosen."""
 SAMPLED_PAIRS, SAMPLED_HEADS = 20_000, 250
@@ -90,11 +94,8 @@ def reversals(
         p = p_values([statistic], dependent)[0]
         rows.append({"n": len(pair), "reversal": statistic.estimate, "tied": tied, "p": p})
     table = pd.DataFrame(rows)
-    levels = holm_confidence(table["p"], confidence)
-    bounds = [
-        intervals(*statistic, confidence=level)
-        for statistic, level in zip(statistics, levels, strict=True)
-    ]
+    levels = zip(statistics, holm_confidence(table["p"], confidence), strict=True)
+    bounds = [intervals(*statistic, confidence=level) for statistic, level in levels]
     _, low, high = np.array(bounds)[:, :, 0].T
     return table.assign(low=low, high=high)
 
@@ -262,10 +263,8 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             unit, unit_pair = _units(tables, both_scans[0], pair)
             columns = dict(zip(("first", "second"), ([table] for table in both_scans), strict=True))
             on = heads_of(columns, options)
-            heads[model] = on if on and on.of != MEANING and unit == "words" else None
-            mean, share = (np.nan, np.nan)
-            if on := heads[model]:
-                mean, share = reversing_heads(unit_pair, on)
+            heads[model] = on = on if on and on.of != MEANING and unit == "words" else None
+            mean, share = reversing_heads(unit_pair, on) if on else (np.nan, np.nan)
             random = {"heads_reversal": mean, "random_head": share, "states": on.of if on else ""}
             rows.append({"model": model, **where, "unit": unit, **random})
             pairs.append(pair)
@@ -273,13 +272,12 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             ends.append(ends_of_axes(pair, k=options.top).assign(model=model, **where))
             points.append(_points(pair).assign(model=model, **where))
         if len(scans) > 1:
-            try:
-                shared += [
-                    ends_of_axes(pair, k=options.top).assign(model=model, **where)
-                    for model, pair in _shared_pairs(tables, first, second, [*scans]).items()
-                ]
-            except TableError as error:  # vocabularies without common items
-                notes.append(f"ends over shared items, {first} and {second}: {error}")
+            with note_errors(notes, f"ends over shared items, {first} and {second}"):
+                a, b = (tables.matrix(prompt)[[*scans]] for prompt in (first, second))
+                items = a.index.intersection(b.index, sort=False)
+                for model in scans:
+                    pair = align_prompts(a.loc[items, model], b.loc[items, model])
+                    shared.append(ends_of_axes(pair, k=options.top).assign(model=model, **where))
     if not rows:
         raise TableError(
             "; ".join(notes)
@@ -291,12 +289,15 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     of_units = of_units.drop(columns="tied").add_prefix("unit_")
     table = pd.concat([pd.DataFrame(rows), everything, of_units], axis=1)
     table["pearson"] = [pair["first"].corr(pair["second"]) for pair in pairs]
-    return [
+    results = [
         _reversal_result(tables, table, (*notes, *notes_on_states(heads, tables.labels))),
         Result("axes", pd.concat(ends, ignore_index=True), method="framing"),
         _scatter(pd.concat(points, ignore_index=True)),
-        *_shared_axes(shared),
     ]
+    if shared:
+        table = pd.concat(shared, ignore_index=True)
+        results.append(Result("axes_shared", table, plot=ENDS_OF_AXES, method="framing"))
+    return results
 
 
 def _reversal_result(tables: TableSet, table: pd.DataFrame, notes: tuple[str, ...]) -> Result:
@@ -350,15 +351,10 @@ def _headline(head: pd.DataFrame, largest: pd.Series, label: Mapping[str, str]) 
     if len(head) == 1:
         verdict = "" if largest["unit_p_corrected"] <= LEVEL else "no reversal found: "
         return f"{prompts}, {verdict}{model} reverses {share} of pairs of {units}."
-    if holding.empty:
-        return (
-            f"{prompts}, no model found to reverse most pairs of {units}; most, {model}: {share}."
-        )
     verb = "reverses" if len(holding) == 1 else "reverse"
-    return (
-        f"{prompts}, {len(holding)} of {len(head)} models {verb} most pairs of {units}; most, "
-        f"{model}: {share}."
-    )
+    who = f"{len(holding)} of {len(head)} models {verb}"
+    who = "no model found to reverse" if holding.empty else who
+    return f"{prompts}, {who} most pairs of {units}; most, {model}: {share}."
 
 
 def _units(tables: TableSet, scan: ScoreTable, pair: pd.DataFrame) -> tuple[str, pd.DataFrame]:
@@ -403,28 +399,6 @@ def _points(pair: pd.DataFrame) -> pd.DataFrame:
     outermost = np.isin(np.arange(len(x)), ends)
     columns = {"text": pair.index, "x": x, "y": y, "x_sd": x_sd, "y_sd": y_sd}
     return pd.DataFrame(columns | {"outermost": outermost})
-
-
-def _shared_axes(shared: list[pd.DataFrame]) -> list[Result]:
-    """The ends of both axes over the items that all models share, if there are several models."""
-    if not shared:
-        return []
-    plot = TokenTable(value="value", tabs=("axis", "first", "second"), ends=("highest", "lowest"))
-    table = pd.concat(shared, ignore_index=True)
-    return [Result("axes_shared", table, plot=plot, method="framing")]
-
-
-def _shared_pairs(
-    tables: TableSet, first: str, second: str, models: list[str]
-) -> dict[str, pd.DataFrame]:
-    """Rewards of the items that all models share on both prompts, by model.
-
-    Raises:
-        TableError: there are fewer than three such items.
-    """
-    a, b = tables.matrix(first)[models], tables.matrix(second)[models]
-    items = a.index.intersection(b.index, sort=False)
-    return {model: align_prompts(a.loc[items, model], b.loc[items, model]) for model in models}
 
 
 def prompt_pairs(tables: TableSet, notes: list[str]) -> list[tuple[str, str]]:
@@ -473,6 +447,4 @@ def _scans_of_both(
 def _rewards(table: ScoreTable) -> pd.Series:
     """Rewards in order of candidate; two tokens may decode to one text, so the texts are names, not
     keys."""
-    return pd.Series(
-        table.rows["reward"].to_numpy(), index=pd.Index(table.rows["text"], name="text")
-    )
+    return table.rows.set_index("text")["reward"]

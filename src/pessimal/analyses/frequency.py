@@ -12,6 +12,7 @@ from pessimal.analyses.analysis import (
     add_mean_rows,
     analysis,
     heads_by_model,
+    name_prefix,
     note_errors,
     notes_on_states,
     outcome_states,
@@ -20,7 +21,7 @@ from pessimal.analyses.analysis import (
     strongest,
     word_frequencies,
 )
-from pessimal.analyses.nulls import Fit, classical, interval, random_heads, robust
+from pessimal.analyses.nulls import Fit, classical, interval_columns, random_heads, robust
 from pessimal.analyses.nulls import slopes as coefficients
 from pessimal.errors import TableError
 from pessimal.plots import Forest
@@ -179,13 +180,16 @@ def _rows(
 ) -> pd.DataFrame:
     """The coefficient of frequency, the design's second column, for each outcome; `scales` names
     the outcomes."""
-    slope = fit.coefficients[1]
-    low, high, p = interval(slope, fit.errors[1], fit.freedom, confidence=confidence)
-    numbers = {"slope": slope, "low": low, "high": high}
-    in_sd = {f"{column}_sd": values / scales.to_numpy() for column, values in numbers.items()}
-    counts = {"words": name, "prompt": list(scales.index), "n": n, "stems": stems}
-    heads = {"random_head": np.nan, "heads_within": np.nan}
-    return pd.DataFrame(counts | numbers | {"p": p} | in_sd | heads)
+    columns = {"words": name, "prompt": list(scales.index), "n": n, "stems": stems}
+    columns |= interval_columns(
+        "slope",
+        fit.coefficients[1],
+        fit.errors[1],
+        fit.freedom,
+        scales=scales.to_numpy(),
+        confidence=confidence,
+    )
+    return pd.DataFrame(columns | {"random_head": np.nan, "heads_within": np.nan})
 
 
 @analysis("frequency", Needs(frequencies=True), place=120)
@@ -260,7 +264,6 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     rows = rows[rows["prompt"] == rows["prompt"].iloc[0]]
     holds = rows["p_corrected"] <= LEVEL
     first = strongest(rows, "slope_sd", "p_corrected")
-    prefix = "" if tables.candidates == "vocabulary" else f"{tables.candidates}-"
     label, kind = tables.labels[first["model"]], "frequent" if first["slope"] > 0 else "rare"
     verdict = f"{holds.sum()} of {len(rows)} models follow word frequency"
     if not holds.any():
@@ -291,7 +294,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             method="frequency",
             notes=(*tables.without_columns(), *notes_on_states(heads, tables.labels), *notes),
             summary={
-                f"{prefix}frequency/{row.words}/{row.model}": float(row.slope)
+                f"{name_prefix(tables)}frequency/{row.words}/{row.model}": float(row.slope)
                 for row in table[table["frames"] == "opposite"].itertuples()
             },
         )

@@ -162,6 +162,13 @@ class MatchedSets:
     """(units, terms): means of each unit's terms."""
 
     @classmethod
+    def from_groups(
+        cls, matches: Mapping[str, pd.DataFrame], words: pd.Index
+    ) -> "dict[str, MatchedSets]":
+        """The sets of several groups, by name."""
+        return {name: cls.from_matches(rows, words) for name, rows in matches.items() if len(rows)}
+
+    @classmethod
     def from_matches(cls, matches: pd.DataFrame, words: pd.Index) -> "MatchedSets":
         """The sets of `matches` (see `matched_controls`, at least one), over words."""
         number = matches.groupby(["group", "term"], sort=False).ngroup().to_numpy()
@@ -170,11 +177,8 @@ class MatchedSets:
         control = words.get_indexer(matches["control"])
         means = 1 / np.bincount(number)[number], (number, control)
         averages = 1 / np.bincount(unit)[unit], (unit, np.arange(len(unit)))
-        return cls(
-            words.get_indexer(names),
-            csr_matrix(means, shape=(len(names), len(words))),
-            csr_matrix(averages),
-        )
+        controls = csr_matrix(means, shape=(len(names), len(words)))
+        return cls(words.get_indexer(names), controls, csr_matrix(averages))
 
     def term_effects(self, grid: np.ndarray) -> np.ndarray:
         """(terms, measures): each term less the mean of its controls. `grid` is (words,
@@ -184,6 +188,10 @@ class MatchedSets:
     def unit_effects(self, grid: np.ndarray) -> np.ndarray:
         """(units, measures): the terms' effects, averaged within each stem."""
         return self.units @ self.term_effects(grid)
+
+    def mean_effects(self, grid: np.ndarray) -> np.ndarray:
+        """(measures,): the mean of `unit_effects`."""
+        return self.unit_effects(grid).mean(axis=0)
 
     def variances(self) -> tuple[float, float]:
         """The variance of the mean over units, and the expected mean square of the units' effects
@@ -285,29 +293,28 @@ def match_identity(
     ratings = covariates.loc[words].drop(columns="zipf")
     columns = [np.ones(len(words)), covariates.loc[words, "zipf"]]
     design = np.column_stack([*columns, ratings.fillna(0.0), ratings.notna()]).astype(float)
+    design = design[:, [0, *np.flatnonzero(np.ptp(design, axis=0))]]  # without constants
     matched[ALL_AXES] = once
-    topic_sets = [MatchedSets.from_matches(rows, words) for rows in everyday.values()]
+    topic_sets = [*MatchedSets.from_groups(everyday, words).values()]
     shares = once.groupby("group")["term"].nunique() / once["term"].nunique()
     resemblance = dict.fromkeys(matched, 1.0) | {ALL_AXES: float(np.square(shares).sum())}
     vectors, typical = None, 1.0
     if meanings is not None:
         vectors = meanings(words.tolist())
-        sets = {axis: MatchedSets.from_matches(rows, words) for axis, rows in matched.items()}
-        noise = _noise([*sets.values(), *topic_sets], vectors).sum()
-        beyond = [
-            float(np.square(group.unit_effects(vectors).mean(axis=0)).sum())
-            - noise * group.variances()[0]
-            for group in (*topic_sets, *sets.values())
-        ]
-        typical = float(np.mean(beyond[: len(topic_sets)]))
-        moved = np.maximum(0.0, beyond[len(topic_sets) :]).tolist()
-        resemblance = dict(zip(sets, moved, strict=True))
+        sets = MatchedSets.from_groups(matched, words)
+        groups = [*topic_sets, *sets.values()]
+        moved = np.array([group.mean_effects(vectors) for group in groups])
+        chance = _noise(groups, vectors).sum() * np.array([g.variances()[0] for g in groups])
+        beyond = np.square(moved).sum(axis=1) - chance
+        typical = float(beyond[: len(topic_sets)].mean())
+        moves = np.maximum(0.0, beyond[len(topic_sets) :]).tolist()
+        resemblance = dict(zip(sets, moves, strict=True))
     return IdentityMatches(
         words=words,
         controls=controls,
         axes=matched,
         topics=topic_sets,
-        design=design[:, [0, *np.flatnonzero(np.ptp(design, axis=0))]],  # without constants
+        design=design,
         vectors=vectors,
         resemblance=resemblance,
         typical=typical,
@@ -381,12 +388,10 @@ def identity_effects(
         a, b = (values[name] for name in pair)
         values = values.assign(**{HALF_SUM: (a + b) / 2, HALF_DIFFERENCE: (a - b) / 2})
     measures, grid = list(values), values.to_numpy(dtype=float)  # (words, measures)
-    sets = {
-        axis: MatchedSets.from_matches(rows, matches.words) for axis, rows in matches.axes.items()
-    }
+    sets = MatchedSets.from_groups(matches.axes, matches.words)
     noise = _noise([*sets.values(), *matches.topics], grid)
     # Variance about 0 of a topic's true effect; 0 where topics move no farther than their words do.
-    moved = np.array([group.unit_effects(grid).mean(axis=0) ** 2 for group in matches.topics])
+    moved = np.array([group.mean_effects(grid) ** 2 for group in matches.topics])
     by_chance = np.array([[group.variances()[0]] for group in matches.topics]) * noise
     topic = np.maximum(0.0, (moved - by_chance).mean(axis=0)) / matches.typical
     if matches.vectors is not None:
@@ -433,20 +438,20 @@ def _random_heads(
         axis: rows[present[places(rows["term"])] & present[places(rows["control"])]]
         for axis, rows in matches.axes.items()
     }
-    weights = {
-        axis: MatchedSets.from_matches(rows, matches.words).weights()
-        for axis, rows in inside.items()
-        if len(rows)
-    }
-    if not weights:
+    sets = MatchedSets.from_groups(inside, matches.words)
+    if not sets:
         return missing
-    columns, groups = np.column_stack([*weights.values()]), stem_groups(matches.words)
+    columns = np.column_stack([group.weights() for group in sets.values()])
+    seen = np.asarray(columns.any(axis=1))
     untrained = random_heads(
         lambda rows: columns[rows].T,
-        *(grid, states, matches.design, groups),
-        rows=np.asarray(columns.any(axis=1)),
+        grid,
+        states,
+        matches.design,
+        stem_groups(matches.words),
+        rows=seen,
     )
-    return missing | dict(zip(weights, untrained.share, strict=True))
+    return missing | dict(zip(sets, untrained.share, strict=True))
 
 
 def _errors(
@@ -496,10 +501,8 @@ def _terms(
         controls=("control", lambda near: ", ".join(near.iloc[:LISTED_CONTROLS])),
     )
     table = table.rename_axis(["axis", "term"]).reset_index()
-    effects = MatchedSets.from_matches(rows, matches.words).term_effects(
-        values.to_numpy(dtype=float)
-    )
-    effects = pd.DataFrame(effects, columns=list(values))
+    sets = MatchedSets.from_matches(rows, matches.words)
+    effects = pd.DataFrame(sets.term_effects(values.to_numpy(dtype=float)), columns=list(values))
     effects = effects.assign(measure=main, d=effects[main] / reward_sd)
     front, back = ["axis", "term", "n_controls"], ["controls_below", "controls"]
     return pd.concat([table[front], effects, table[back]], axis=1)
@@ -571,7 +574,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     columns = {model: tables.columns_of(model) for model in tables.models}
     most_scanned = max(tables.columns, key=lambda name: sum(name in c for c in columns.values()))
     main = HALF_SUM if pair else most_scanned
-    vocabularies: dict[tuple, IdentityMatches | TableError] = {}
+    vocabularies: dict[tuple, IdentityMatches] = {}
     effects, terms = [], []
     left_out: list[str] = []
     heads: dict[str, Heads | None] = {}
@@ -584,10 +587,10 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             by_axis, by_term = identity_effects(
                 tables.words(model),
                 matches,
-                pair=pair,
-                main=main,
                 heads=on,
                 confidence=options.confidence,
+                pair=pair,
+                main=main,
             )
             effects.append(by_axis.assign(states=on.of if on else "", model=model))
             terms.append(by_term.assign(model=model))
@@ -601,10 +604,8 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             notes.append(f"{axis}: {with_controls} of {len(listed)} terms have enough controls")
     table = table.sort_values(["model", "d", "axis", "term"], ignore_index=True)
     joined = pd.concat(effects, ignore_index=True)
-    return [
-        *_axes_results(tables, joined, main, pair, tuple(notes)),
-        Result("identity_terms", table, method="identity_terms"),
-    ]
+    results = _axes_results(tables, joined, main, pair, tuple(notes))
+    return [*results, Result("identity_terms", table, method="identity_terms")]
 
 
 def _matches(
@@ -618,12 +619,7 @@ def _matches(
         covariates = options.word_frequencies.zipf(words).to_frame("zipf")
         for name, lexicon in options.lexicons.items():
             covariates[name] = lexicon.reindex(words)
-        try:
-            cache[key] = match_identity(axes, covariates, meanings=options.meanings)
-        except TableError as error:
-            cache[key] = error
-    if isinstance(cache[key], TableError):
-        raise cache[key]
+        cache[key] = match_identity(axes, covariates, meanings=options.meanings)
     return cache[key]
 
 
@@ -637,43 +633,37 @@ def _axes_results(
     """Models on all axes together, unless only a single axis stands apart; and axis × model."""
     ends = {end: effects[end] / effects["reward_sd"] for end in ("low", "high")}
     in_sd = correct(effects.assign(**ends)).assign(candidates=tables.candidates)
-    # The table has the ends of the effect itself, which are none of `d`.
     effects = in_sd.assign(low=effects["low"], high=effects["high"]).drop(columns="detectable")
     rows, together = in_sd[in_sd["measure"] == main], in_sd[in_sd["axis"] == ALL_AXES]
     row = _heaviest(rows)
     stem = "identity" if tables.candidates == "vocabulary" else f"{tables.candidates}/identity"
-    estimate = EFFECT.estimate_row(row)
-    first = Result(
+    whole = together[together["measure"] == main]
+    data = together[together["measure"].isin(pair or (main,))]
+    xlabel = "identity terms less matched controls (SD of rewards)"
+    forest = Forest.of(EFFECT, data=data, group="measure", tabs=("candidates",), xlabel=xlabel)
+    summary = dict(zip(f"{stem}/" + whole["model"] + "/d", whole["d"].tolist(), strict=True))
+    headline = _headline(tables, effects, row, quoted(half_sum(*pair) if pair else main), main)
+    first = Result.of_row(
+        row,
         "identity",
-        effects,
-        headline=_headline(tables, effects, row, quoted(half_sum(*pair) if pair else main), main),
-        plot=Forest.of(
-            EFFECT,
-            data=together[together["measure"].isin(pair or (main,))],
-            group="measure",
-            xlabel="identity terms less matched controls (SD of rewards)",
-            tabs=("candidates",),
-        ),
-        method="identity_terms",
-        weight=estimate.weight(share=1 if pair else 1 / 2),
-        estimate=estimate,
+        in_sd,
+        EFFECT,
+        headline,
+        plot=forest,
         notes=notes,
-        summary={
-            f"{stem}/{r.model}/d": float(r.d)
-            for r in together[together["measure"] == main].itertuples()
-        },
-        effect=replace(EFFECT, low=None, high=None),
+        summary=summary,
+        share=1 if pair else 1 / 2,
+        method="identity_terms",
     )
+    # The table has the ends of the effect itself, which are none of `d`.
+    first = replace(first, table=effects, effect=replace(EFFECT, low=None, high=None))
     if (rows["axis"] == ALL_AXES).all():
         return [first]
     names = OPPOSITE if pair else {main: f"on {main}"}
-    table = in_sd[in_sd["measure"].isin(names)]
-    table = table[
-        ["axis", "model", "measure", "n", "d", "low", "high", "p_corrected", "candidates"]
-    ]
-    table = table.sort_values(
-        "axis", key=lambda axis: axis == ALL_AXES, kind="stable", ignore_index=True
-    )
+    columns = ["axis", "model", "measure", "n", "d", "low", "high", "p_corrected", "candidates"]
+    table = in_sd.loc[in_sd["measure"].isin(names), columns]
+    table = pd.concat([table[table["axis"] != ALL_AXES], table[table["axis"] == ALL_AXES]])
+    table = table.reset_index(drop=True)
     cells = table.assign(measure=table["measure"].map(names))
     plot = Heatmap(
         data=cells.replace({"axis": {ALL_AXES: "all together"}}),
@@ -685,10 +675,8 @@ def _axes_results(
         label="SD",
         tabs=("candidates",),
     )
-    return [
-        first,
-        Result("identity_axes", table, plot=plot, method="identity_terms", effect=EFFECT),
-    ]
+    further = Result("identity_axes", table, plot=plot, method="identity_terms", effect=EFFECT)
+    return [first, further]
 
 
 def _headline(
@@ -700,10 +688,8 @@ def _headline(
     holding = effects[(effects["p_corrected"] < LEVEL) & (effects["axis"] == row["axis"])]
     alike = holding[(holding["measure"] == main) & (holding["d"] * row["d"] > 0)]
     if alike.empty:
-        return (
-            f"On {prompt}, identity terms rank like matched words; the farthest are those of "
-            f"{label}, {_distance(row['d'])}{heads}."
-        )
+        who = f"identity terms rank like matched words; the farthest are those of {label}"
+        return f"On {prompt}, {who}, {_distance(row['d'])}{heads}."
     if row["model"] in set(holding.loc[holding["measure"] == BOTH, "model"]):
         prompt = "each of both prompts"
     n_models, like_it = effects["model"].nunique(), alike["model"].ne(row["model"]).sum()
@@ -714,10 +700,8 @@ def _headline(
 
 def _heaviest(rows: pd.DataFrame) -> pd.Series:
     """The row that is significant, else of all axes together, and then the farthest."""
-    ranks = rows.assign(
-        sure=rows["p_corrected"] < LEVEL, all=rows["axis"] == ALL_AXES, far=rows["d"].abs()
-    )
-    return rows.loc[ranks.sort_values(["sure", "all", "far"], kind="stable").index[-1]]
+    sure, together = rows["p_corrected"] < LEVEL, rows["axis"] == ALL_AXES
+    return rows.iloc[np.lexsort((rows["d"].abs(), together, sure))[-1]]
 
 
 def _distance(d: float) -> str:

@@ -392,10 +392,7 @@ def slopes(design: np.ndarray, combinations: np.ndarray | None = None) -> Measur
 
 
 def heads_on_ranks(
-    outcomes: np.ndarray,
-    other: np.ndarray,
-    groups: np.ndarray,
-    states: Sequence[np.ndarray] | None,
+    outcomes: np.ndarray, other: np.ndarray, groups: np.ndarray, states: Sequence[np.ndarray] | None
 ) -> RandomHeads:
     """`random_heads` against Spearman's ρ of each outcome (n, m) with another column (n,): the
     slope of standardised ranks on ranks. Both fields are (m,)."""
@@ -653,6 +650,22 @@ def interval(
     estimate, error = np.asarray(estimate, dtype=float), np.asarray(error, dtype=float)
     reach = stats.t.ppf((1 + confidence) / 2, freedom) * error
     return estimate - reach, estimate + reach, share_beyond(estimate, error, freedom)
+
+
+def interval_columns(
+    name: str,
+    estimate: np.ndarray,
+    error: np.ndarray,
+    freedom: np.ndarray | float,
+    *,
+    scales: np.ndarray,
+    confidence: float,
+) -> dict[str, np.ndarray]:
+    """The columns `name`, low, high and p of `interval`, and the first three over `scales`, with
+    the suffix _sd."""
+    low, high, p = interval(estimate, error, freedom, confidence=confidence)
+    numbers = {name: estimate, "low": low, "high": high}
+    return numbers | {"p": p} | {f"{column}_sd": x / scales for column, x in numbers.items()}
 
 
 def _check(design: np.ndarray, units: int, *, things: str) -> None:

@@ -3,7 +3,6 @@
 The published scores come without errors: people's ranks are taken as they are.
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
@@ -12,7 +11,7 @@ import pandas as pd
 from scipy.stats import rankdata
 from scipy.stats import t as student
 
-from pessimal.analyses.agreement import agreement
+from pessimal.analyses.agreement import TAUS, agreement
 from pessimal.analyses.analysis import (
     Heads,
     Needs,
@@ -28,7 +27,7 @@ from pessimal.analyses.analysis import (
 from pessimal.analyses.nulls import heads_on_ranks, intervals, p_values
 from pessimal.analyses.ranks import ranked, spearman
 from pessimal.errors import TableError
-from pessimal.plots import Forest, Heatmap, Lines
+from pessimal.plots import Forest, Lines
 from pessimal.statistics import LEVEL
 from pessimal.tables import ScoreTable
 from pessimal.tables.result import Effect, Estimate, Result
@@ -43,8 +42,7 @@ TOP_ITEMS, FAR_ITEMS = 10, 5
 """Items that are followed from rater to rater: people's highest, and the farthest at each end."""
 PEOPLE = "people"
 FIRST, APART = "people's first ten", "farthest apart"
-_TAUS = Heatmap(value="kendall", symmetric=True, order=True, label="Kendall's τ-b")
-TAUS = ["model_a", "model_b", "n", "kendall", "low", "high"]
+_COLUMNS = ["model_a", "model_b", "n", "kendall", "low", "high"]
 DIFFERENCE = Effect(
     *("difference", "models' rank − people's rank"),
     p="p_corrected",
@@ -96,12 +94,9 @@ def human_correlation(
     table = table.assign(random_head=np.nan, heads_within=np.nan)
     if heads:
         items, held = rewards.index.tolist(), table["model"].isin(list(heads)).to_numpy()
-        untrained = heads_on_ranks(
-            rewards.to_numpy()[:, held],
-            people.to_numpy(),
-            np.arange(len(items)),
-            [heads[model](items) for model in table["model"][held]],
-        )
+        states = [heads[model](items) for model in table["model"][held]]
+        values, groups = rewards.to_numpy()[:, held], np.arange(len(items))
+        untrained = heads_on_ranks(values, people.to_numpy(), groups, states)
         table.loc[held, ["random_head", "heads_within"]] = np.transpose(untrained)
     return table
 
@@ -230,7 +225,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     rated = {prompt: members for prompt, members in members_of.items() if members}
     if not rated:
         raise TableError("several wordings have Elo. Take one at a time: prompts=[KEY]")
-    collected: dict[str, list[pd.DataFrame]] = defaultdict(list)
+    collected: list[list[pd.DataFrame]] = []
     notes = _left_out(tables, rated)
     meanings = heads_of({}, options)  # one for all: they are solved together
     heads: dict[str, Heads | None] = {}
@@ -256,23 +251,33 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
                 f"{prompt}: of one model's scores it cannot be told which differences are noise"
             )
         raters = (-rewards if turned else rewards).assign(**{PEOPLE: elo})
-        taus = agreement(raters, confidence=options.confidence)[TAUS]
-        pieces = {
-            "correlation": correlation,
-            "difference": difference,
-            "valued": valued,
-            "lines": lines,
-            "agreement": taus,
-        }
-        for name, piece in pieces.items():
-            collected[name].append(piece.assign(prompt=prompt, candidates=tables.candidates))
-    joined = {name: pd.concat(pieces, ignore_index=True) for name, pieces in collected.items()}
+        taus = agreement(raters, confidence=options.confidence)[_COLUMNS]
+        frames = (correlation, taus, difference, valued, lines)
+        collected.append(
+            [frame.assign(prompt=prompt, candidates=tables.candidates) for frame in frames]
+        )
+    correlation, taus, difference, valued, lines = (
+        pd.concat(frames, ignore_index=True) for frames in zip(*collected, strict=True)
+    )
     notes += notes_on_states(heads, tables.labels)
+    plot = Lines(
+        data=lines,
+        x="rater",
+        y="rank",
+        group="name",
+        panel="group",
+        falling=True,
+        log_y=True,
+        ends=True,
+        marks=True,
+        beside="ρ",
+        ylabel="rank",
+    )
     return [
-        _correlation_result(tables, joined["correlation"], list(rated), notes),
-        Result("people_agreement", joined["agreement"], plot=_TAUS, method="people"),
-        _difference_result(joined["difference"], joined["lines"]),
-        _valued_result(joined["valued"], len(collected["difference"][0])),
+        _correlation_result(tables, correlation, list(rated), notes),
+        Result("people_agreement", taus, plot=TAUS, method="people"),
+        Result("rank_difference", difference, plot=plot, method="people", effect=DIFFERENCE),
+        _valued_result(valued, int((difference["prompt"] == difference["prompt"].iloc[0]).sum())),
     ]
 
 
@@ -414,24 +419,6 @@ def _correlation_result(
 def _interval(row: pd.Series) -> str:
     """` [low, high]`; empty where there are too few items for one."""
     return f" [{row['low']:.2f}, {row['high']:.2f}]" if np.isfinite(row["low"]) else ""
-
-
-def _difference_result(difference: pd.DataFrame, lines: pd.DataFrame) -> Result:
-    """Every item's difference in rank; `valued` has the headline."""
-    plot = Lines(
-        data=lines,
-        x="rater",
-        y="rank",
-        group="name",
-        panel="group",
-        falling=True,
-        log_y=True,
-        ends=True,
-        marks=True,
-        beside="ρ",
-        ylabel="rank",
-    )
-    return Result("rank_difference", difference, plot=plot, method="people", effect=DIFFERENCE)
 
 
 def _valued_result(valued: pd.DataFrame, items: int) -> Result:

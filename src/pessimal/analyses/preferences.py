@@ -34,10 +34,10 @@ pair, its category, the number of the better answer (0 or 1), and the rewards of
 LENGTHS = ("first_length", "second_length")
 """Columns with the characters of both answers; a frame without them has no slopes on length."""
 ALL = "all"
-DIFFERENCE = Effect(
-    *("difference", "difference of accuracy", "low", "high", "p_corrected"), null=0.0, of="pairs"
-)
 """Category of the rows on all pairs."""
+DIFFERENCE = Effect(
+    "difference", "difference of accuracy", "low", "high", "p_corrected", null=0.0, of="pairs"
+)
 
 
 def better_margins(pairs: pd.DataFrame) -> pd.Series:
@@ -141,9 +141,8 @@ def length_slopes(pairs: pd.DataFrame, *, confidence: float = 0.95) -> pd.DataFr
     for model, scores in pairs.groupby("model", sort=False):
         scores = scores[_is_scored(scores) & (scores[list(LENGTHS)] > 0).all(axis=1)]
         sign = np.where(scores["preferred"].eq(0), 1.0, -1.0)
-        ratio = sign * np.log2(scores["first_length"] / scores["second_length"]).to_numpy(
-            dtype=float
-        )
+        lengths = scores[list(LENGTHS)].to_numpy(dtype=float)
+        ratio = sign * np.log2(lengths[:, 0] / lengths[:, 1])
         margin = better_margins(scores).to_numpy(dtype=float)
         scale = float(np.sqrt(np.mean(margin**2))) if len(margin) else 0.0
         if len(margin) < 3 or not scale > 0 or not np.ptp(ratio) > 0:
@@ -191,21 +190,18 @@ def preference_results(
     plot = Forest.of(effect, row="category", tabs=(), group="model", xlabel=label)
     notes = tuple(filter(None, (source and f"The pairs are {source}.", _left_out(pairs))))
     about: dict[str, Any] = {"method": "preferences"}
-    result = Result.of_row(
-        *(best, "preferences", table, effect, headline), plot=plot, notes=notes, **about
-    )
-    results = [result]
+    results = [
+        Result.of_row(best, "preferences", table, effect, headline, plot=plot, notes=notes, **about)
+    ]
     apart = differences(pairs, confidence=confidence)
     if len(apart):
         row = apart.loc[apart["difference"].abs().idxmax()]
         better, other = ("model_a", "model_b") if row["difference"] >= 0 else ("model_b", "model_a")
-        headline = (
-            f"{row[better]} is right on {abs(row['difference']) * row['n']:,.0f} more of "
-            f"{row['n']:,} pairs "
+        headline = f"{row[better]} is right on {abs(row['difference']) * row['n']:,.0f} more of "
+        headline += f"{row['n']:,} pairs than {row[other]}."
+        results.append(
+            Result.of_row(row, "preference_differences", apart, DIFFERENCE, headline, **about)
         )
-        headline += f"than {row[other]}."
-        name = "preference_differences"
-        results.append(Result.of_row(*(row, name, apart, DIFFERENCE, headline), **about))
         rhos = margin_agreement(pairs, confidence=confidence)
         if rhos["rho"].notna().any():
             row, label = rhos.loc[rhos["rho"].idxmax()], "Spearman's correlation of margins"
@@ -213,49 +209,41 @@ def preference_results(
             headline = f"The margins of {row['model_a']} and {row['model_b']} agree most: ρ = "
             headline += f"{signed(row['rho'])}."
             matrix = Heatmap(value="rho", tabs=(), symmetric=True, diverging=True, label=label)
-            name = "margin_agreement"
             results.append(
-                Result.of_row(*(row, name, rhos, effect, headline), plot=matrix, share=0.5, **about)
+                Result.of_row(
+                    row, "margin_agreement", rhos, effect, headline, plot=matrix, share=0.5, **about
+                )
             )
     slopes = length_slopes(pairs, confidence=confidence) if {*LENGTHS} <= {*pairs} else apart[:0]
     if len(slopes):
         row, label = slopes.loc[slopes["slope"].abs().idxmax()], "margin for twice the length"
         effect = Effect("slope", label, "low", "high", null=0.0, of="pairs")
-        headline = (
-            f"Twice the length changes {row['model']}'s margin by {signed(row['slope'], '+.2f')}"
-        )
-        headline += " of its usual size."
+        headline = f"Twice the length changes {row['model']}'s margin by "
+        headline += f"{signed(row['slope'], '+.2f')} of its usual size."
         forest = Forest.of(effect, tabs=(), xlabel=label)
-        name = "margin_length"
         results.append(
-            Result.of_row(*(row, name, slopes, effect, headline), plot=forest, share=0.5, **about)
+            Result.of_row(
+                row, "margin_length", slopes, effect, headline, plot=forest, share=0.5, **about
+            )
         )
-    first = results[0].weight  # accuracy itself comes before what is read beside it
-    return [replace(result, weight=min(result.weight, first)) for result in results]
+    heaviest = results[0].weight  # accuracy itself comes before what is read beside it
+    return [replace(result, weight=min(result.weight, heaviest)) for result in results]
 
 
 def _left_out(pairs: pd.DataFrame) -> str:
     """Number of pairs that have no label or no reward; empty where all have."""
     unlabelled = int(pairs.drop_duplicates("key")["preferred"].isna().sum())
     silent = int(pairs[["first", "second"]].isna().any(axis=1).sum())
-    parts = [
-        f"{n:,} {description}"
-        for n, description in (
-            (unlabelled, "pairs without a label"),
-            (silent, "rewards that are missing"),
-        )
-        if n
-    ]
+    counts = {"pairs without a label": unlabelled, "rewards that are missing": silent}
+    parts = [f"{n:,} {description}" for description, n in counts.items() if n]
     return f"Left out: {', '.join(parts)}." if parts else ""
 
 
 def _shared_pairs(pairs: pd.DataFrame) -> Iterator[tuple[pd.DataFrame, pd.DataFrame]]:
     """Every two models' rows on the labelled pairs that both scored, in the same order."""
     scored = pairs[_is_scored(pairs)]
-    by_model = {
-        model: scores.set_index("key") for model, scores in scored.groupby("model", sort=False)
-    }
-    for left, right in combinations(by_model.values(), 2):
+    by_model = [scores.set_index("key") for _, scores in scored.groupby("model", sort=False)]
+    for left, right in combinations(by_model, 2):
         if len(keys := left.index.intersection(right.index, sort=False)):
             yield left.loc[keys].reset_index(), right.loc[keys].reset_index()
 

@@ -71,14 +71,8 @@ def net_concordance(a: Ranked, b: Ranked) -> np.ndarray:
     both_below = _below_in_both(a, b)
     # Inclusion–exclusion over the four quadrants around the item, with the ties on their borders
     # counted out.
-    return (
-        4 * both_below
-        + 2 * (same_b_below_a + same_a_below_b)
-        + equal_in_both
-        + n
-        - 2 * (a.below + b.below)
-        - (a.equal + b.equal)
-    )
+    inside = 4 * both_below + 2 * (same_b_below_a + same_a_below_b) + equal_in_both + n
+    return inside - 2 * (a.below + b.below) - (a.equal + b.equal)
 
 
 def _below_within(group: Ranked, other: Ranked) -> tuple[np.ndarray, np.ndarray]:
@@ -157,7 +151,10 @@ def _dependence(texts: tuple[str, ...], meanings: Meanings | None) -> Dependence
     is_word = np.array([key is not None for key in keys], dtype=bool)
     names = pd.Index([key for key in keys if key is not None], dtype=object)
     cluster_keys = np.empty(len(keys), dtype=object)
-    cluster_keys[is_word] = _stems(names)
+    try:
+        cluster_keys[is_word] = stems(names)
+    except MissingExtraError:
+        cluster_keys[is_word] = names
     cluster_keys[~is_word] = np.flatnonzero(~is_word)
     clusters = pd.factorize(cluster_keys)[0]
     independent = Dependence.from_clusters(clusters, is_word)
@@ -185,13 +182,6 @@ def _is_phrase(text: str) -> bool:
     return " " in text and text.replace(" ", "").isalpha()
 
 
-def _stems(words: pd.Index) -> np.ndarray:
-    try:
-        return stems(words)
-    except MissingExtraError:
-        return words.to_numpy()
-
-
 def rank_correlations(
     ranks: Mapping[Any, Ranked],
     pairs: Sequence[tuple[Any, Any]],
@@ -217,10 +207,8 @@ def rank_correlations(
     for measure in (kendall, *measures):
         name = measure.__name__
         prefix = "" if measure is kendall else f"{name}_"
-        statistics = [
-            measure(ranks[a], ranks[b], likeness=likeness)
-            for (a, b), likeness in zip(pairs, likenesses, strict=True)
-        ]
+        rows = zip(pairs, likenesses, strict=True)
+        statistics = [measure(ranks[a], ranks[b], likeness=like) for (a, b), like in rows]
         bounds = intervals(statistics, dependence, confidence=confidence)
         columns |= dict(zip((name, f"{prefix}low", f"{prefix}high"), bounds, strict=True))
     return columns
@@ -241,9 +229,8 @@ def kendall(a: Ranked, b: Ranked, *, likeness: float = 0.0) -> Statistic:
     untied_b = 1 - (b.equal - 1) / rest
     scale = np.sqrt(untied_a.mean() * untied_b.mean())
     tau = net.mean() / scale
-    influence = 2 * (
-        net / scale - tau / 2 * (untied_a / untied_a.mean() + untied_b / untied_b.mean())
-    )
+    ties = untied_a / untied_a.mean() + untied_b / untied_b.mean()
+    influence = 2 * (net / scale - tau / 2 * ties)
     return Statistic(float(tau), influence, likeness=likeness)
 
 
@@ -263,9 +250,8 @@ def spearman(a: Ranked, b: Ranked, *, likeness: float = 0.0) -> Statistic:
     d_covariance = u * v + _mean_above(a, v) + _mean_above(b, u) - 3 * covariance
     d_variance_u = u * u + 2 * _mean_above(a, u) - 3 * variance_u
     d_variance_v = v * v + 2 * _mean_above(b, v) - 3 * variance_v
-    influence = d_covariance / scale - rho / 2 * (
-        d_variance_u / variance_u + d_variance_v / variance_v
-    )
+    d_variances = d_variance_u / variance_u + d_variance_v / variance_v
+    influence = d_covariance / scale - rho / 2 * d_variances
     return Statistic(float(rho), influence, likeness=likeness)
 
 

@@ -55,11 +55,8 @@ def model_matrices(descriptors: pd.DataFrame, *, paper: bool = False) -> dict[st
         raise TableError(
             f"Parameter counts must be positive; they are not for {', '.join(map(str, bad))}."
         )
-    size = (
-        descriptors["parameters"] / 1e9
-        if paper
-        else np.log2(descriptors["parameters"].astype(float))
-    )
+    parameters = descriptors["parameters"].astype(float)
+    size = parameters / 1e9 if paper else np.log2(parameters)
     matrices = {}
     for factor in FACTORS:
         if descriptors[factor].isna().any():
@@ -67,9 +64,8 @@ def model_matrices(descriptors: pd.DataFrame, *, paper: bool = False) -> dict[st
         values = (size if factor == "parameters" else descriptors[factor]).to_numpy()
         a, b = values[:, None], values[None, :]
         alike = a == b if factor in ("base", "developer") else 1 / (1 + np.abs(a - b))
-        matrices[factor] = pd.DataFrame(
-            alike.astype(float), index=descriptors.index, columns=descriptors.index
-        )
+        models = descriptors.index
+        matrices[factor] = pd.DataFrame(alike.astype(float), index=models, columns=models)
     return matrices
 
 
@@ -232,9 +228,8 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             paper=options.paper,
         )
         factors = model_matrices(tables.descriptors.loc[tau.index], paper=options.paper)
-        matrices[prompt] = _stack_pairs(
-            {"τ": tau, **{WORDS[factor]: m for factor, m in factors.items()}}
-        )
+        by_word = {WORDS[factor]: matrix for factor, matrix in factors.items()}
+        matrices[prompt] = _stack_pairs({"τ": tau, **by_word})
         return table
 
     table = map_prompts(tables, regress, failed=failed)
@@ -256,39 +251,29 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         direction = "follows" if best["mantel_r"] > 0 else "goes against"
         verdict = f"agreement {direction} the models' {best['factor']}: {number}; "
         verdict += f"β = {signed(best['beta'], '.2f')} beside the other factors."
-    headline = f"On {best['prompt']}, {verdict}"
+    notes = [*dict.fromkeys(f"{row.factor} {row.status}" for row in left_out.itertuples())]
+    summary = {
+        f"{row.prompt}/rsa/{row.factor}/{name}": float(value)
+        for row in table.dropna(subset="beta").itertuples()
+        for name, value in (("beta", row.beta), ("p", row.beta_p))
+    }
+    result = Result(
+        "rsa",
+        table,
+        f"On {best['prompt']}, {verdict}",
+        # What models have in common comes after whatever was tested of what they want.
+        weight=weight_of(best["mantel_r"], share=1 / 2),
+        estimate=effect.estimate_row(best),
+        effect=effect,
+        method="rsa",
+        notes=(*notes, *failed),
+        summary=summary,
+    )
+    where = {"prompt": best["prompt"]}
+    plot = Heatmap(value="value", panel="factor", symmetric=True, order=True, where=where)
     return [
-        Result(
-            "rsa",
-            table,
-            headline,
-            # What models have in common comes after whatever was tested of what they want.
-            weight=weight_of(best["mantel_r"], share=1 / 2),
-            estimate=effect.estimate_row(best),
-            effect=effect,
-            method="rsa",
-            notes=(
-                *dict.fromkeys(f"{row.factor} {row.status}" for row in left_out.itertuples()),
-                *failed,
-            ),
-            summary={
-                f"{row.prompt}/rsa/{row.factor}/{name}": float(value)
-                for row in table.dropna(subset="beta").itertuples()
-                for name, value in (("beta", row.beta), ("p", row.beta_p))
-            },
-        ),
-        Result(
-            "rsa_matrices",
-            map_prompts(tables, matrices.get),
-            plot=Heatmap(
-                value="value",
-                panel="factor",
-                symmetric=True,
-                order=True,
-                where={"prompt": best["prompt"]},
-            ),
-            method="rsa",
-        ),
+        result,
+        Result("rsa_matrices", map_prompts(tables, matrices.get), plot=plot, method="rsa"),
     ]
 
 
@@ -361,7 +346,12 @@ def analyse_map(tables: TableSet, options: Options) -> list[Result]:
             - y: place, in units of 1 − τ
             - stress: Kruskal's stress-1 of the map; 0 is exact, .2 poor
     """
-    table = map_prompts(tables, lambda prompt: _map(tables, prompt, options))
+
+    def draw_map(prompt: str) -> pd.DataFrame:
+        places, stress = mds(1 - tau_matrix(tables, prompt), seed=options.seed)
+        return places.assign(stress=stress)
+
+    table = map_prompts(tables, draw_map, models=3)
     if table.empty:
         return []
     prompt = table["prompt"].iloc[0]
@@ -369,33 +359,11 @@ def analyse_map(tables: TableSet, options: Options) -> list[Result]:
     with_others = (tau.sum() - 1) / (len(tau) - 1)
     outlier = with_others.idxmin()
     descriptors = tables.descriptors[["developer", "base"]].astype(object).fillna(UNKNOWN)
-    return [
-        Result(
-            "mds",
-            table,
-            headline=f"On {prompt}, {tables.labels[outlier]} agrees least with the other models: "
-            f"mean τ = {with_others[outlier]:.2f}, against {with_others.mean():.2f} over all "
-            "pairs.",
-            plot=Scatter(
-                x="x",
-                y="y",
-                name="model",
-                group="developer",
-                equal=True,
-                axes=False,
-                data=table.join(descriptors, on="model"),
-            ),
-            method="mds",
-            weight=weight_of(with_others.mean() - with_others[outlier], share=1 / 2),
-            estimate=Estimate(
-                "mean τ with the others", float(with_others[outlier]), len(tau) - 1, "models"
-            ),
-        )
-    ]
-
-
-def _map(tables: TableSet, prompt: str, options: Options) -> pd.DataFrame | None:
-    if len(tables.by_prompt[prompt]) < 3:
-        return None
-    places, stress = mds(1 - tau_matrix(tables, prompt), seed=options.seed)
-    return places.assign(stress=stress)
+    lowest, mean = float(with_others[outlier]), with_others.mean()
+    headline = f"On {prompt}, {tables.labels[outlier]} agrees least with the other models: mean τ "
+    headline += f"= {lowest:.2f}, against {mean:.2f} over all pairs."
+    data = table.join(descriptors, on="model")
+    plot = Scatter(data=data, equal=True, axes=False, x="x", y="y", name="model", group="developer")
+    estimate = Estimate("mean τ with the others", lowest, len(tau) - 1, "models")
+    weight = weight_of(mean - lowest, share=1 / 2)
+    return [Result("mds", table, headline, plot, "mds", weight, estimate)]

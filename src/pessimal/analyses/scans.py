@@ -70,15 +70,13 @@ class Scans:
                 f"the scans {' and '.join(map(str, rows))} share {len(shared)} of {longest} "
                 "candidates, so they are not of one vocabulary; scan both again: force=true"
             )
-        alike = [table.loc[shared.index] for table in rows.values()]
-        tokens = alike[0][["token", "text", "kind"]].assign(
-            survives=pd.concat([t["survives"].astype("boolean") for t in alike], axis=1).all(
-                axis=1, skipna=False
-            )
+        alike = {name: table.loc[shared.index] for name, table in rows.items()}
+        survives = pd.DataFrame(
+            {name: t["survives"].astype("boolean") for name, t in alike.items()}
         )
-        return tokens, pd.DataFrame(
-            {name: t["reward"].astype(float) for name, t in zip(rows, alike, strict=True)}
-        )
+        tokens = next(iter(alike.values()))[["token", "text", "kind"]]
+        tokens = tokens.assign(survives=survives.all(axis=1, skipna=False))
+        return tokens, pd.DataFrame({name: t["reward"].astype(float) for name, t in alike.items()})
 
 
 def quantised_pairs(models: Iterable[str], stated: Mapping[str, str]) -> dict[str, str]:
@@ -174,10 +172,7 @@ def changed_tokens(tokens: pd.DataFrame, rewards: pd.DataFrame, *, top: int = 20
     table = tokens.copy()
     for name, scan in (("a", rewards.columns[0]), ("b", rewards.columns[-1])):
         values = rewards[scan]
-        ends = {
-            "top": values.rank(ascending=False, method="min"),
-            "bottom": values.rank(method="min"),
-        }
+        ends = {"top": (-values).rank(method="min"), "bottom": values.rank(method="min")}
         table[name] = str(scan)
         table[f"rank_{name}"] = values.rank(ascending=False)
         table[f"reward_{name}"] = values
@@ -292,10 +287,11 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         with note_errors(notes, about or scans.model):
             tokens, rewards = scans.join()
             for part, members in _parts(scans.differs, tokens):
+                dependent = dependence(tokens["text"][members], options.meanings)
                 table = compare_scans(
                     tokens[members],
                     rewards[members],
-                    dependent=dependence(tokens["text"][members], options.meanings),
+                    dependent=dependent,
                     top=options.top,
                     confidence=options.confidence,
                 )
@@ -396,29 +392,25 @@ def _changes_result(tables: TableSet, changes: pd.DataFrame) -> Result:
     keys = ["differs", "model", "prompt"]
     by_scans = changes.groupby(keys, sort=False)
     ends = (by_scans.cumcount() < MAX_ROWS) | (by_scans.cumcount(ascending=False) < MAX_ROWS)
-    forest = partial(Forest, row="text", estimate="moved", low=None, high=None)
-    return Result(
-        "changed_tokens",
-        changes,
-        headline=f"From {row['differs']} {row['a']} to {row['b']} on {row['prompt']}, "
-        f"{tables.labels.get(row['model'], row['model'])} moves {literal(row['text'])} from rank "
-        f"{row['rank_a']:,.0f} to {row['rank_b']:,.0f}.",
-        plot=forest(
-            data=changes[ends],
-            tabs=tuple(keys),
-            xlabel="ranks gained from the first scan to the last",
-        ),
-        method="scans",
+    headline = f"From {row['differs']} {row['a']} to {row['b']} on {row['prompt']}, "
+    headline += f"{tables.labels.get(row['model'], row['model'])} moves {literal(row['text'])} "
+    headline += f"from rank {row['rank_a']:,.0f} to {row['rank_b']:,.0f}."
+    plot = Forest(
+        data=changes[ends],
+        row="text",
+        estimate="moved",
+        tabs=tuple(keys),
+        low=None,
+        high=None,
+        xlabel="ranks gained from the first scan to the last",
     )
+    return Result("changed_tokens", changes, headline, plot, "scans")
 
 
 def _prefix_results(tables: TableSet, options: Options, notes: list[str]) -> list[Result]:
     """Each model, prompt and persona, beside the prompt alone and a control of as many words."""
-    scans = {
-        (t.model, t.provenance.mode, prompt): t
-        for prompt, members in tables.by_prompt.items()
-        for t in members
-    }
+    members = [(prompt, table) for prompt, some in tables.by_prompt.items() for table in some]
+    scans = {(t.model, t.provenance.mode, prompt): t for prompt, t in members}
     rows = []
     for (model, mode, key), table in scans.items():
         design = table.provenance.prefixed
@@ -426,8 +418,8 @@ def _prefix_results(tables: TableSet, options: Options, notes: list[str]) -> lis
             continue
         keys = {"bare": design["prompt"], "persona": key, "control": f"{key}_control"}
         with note_errors(notes, f"{tables.labels[model]} on {key}"):
-            members = {n: scans.get((model, mode, prompt)) for n, prompt in keys.items()}
-            triple = {name: scan for name, scan in members.items() if scan is not None}
+            places = {name: (model, mode, prompt) for name, prompt in keys.items()}
+            triple = {name: scans[place] for name, place in places.items() if place in scans}
             if len(triple) < len(keys):
                 raise TableError("the prompt alone or the control was not scanned")
             tokens, rewards = Scans(PROMPT, model, None, triple).join()
@@ -447,10 +439,8 @@ def _prefix_results(tables: TableSet, options: Options, notes: list[str]) -> lis
     row = strongest(table, "effect", "p_corrected", positive=True)
     headline = f"No persona was found to change how {tables.things} are ranked beyond its control."
     if len(significant):
-        headline = (
-            f"As {row['prefix']}, {tables.labels[row['model']]} ranks {tables.things} on "
-            f"{row['prompt']} otherwise, beyond a control (ρ {row['rho_persona']:.2f} and "
-            f"{row['rho_control']:.2f})."
-        )
+        headline = f"As {row['prefix']}, {tables.labels[row['model']]} ranks {tables.things} on "
+        headline += f"{row['prompt']} otherwise, beyond a control (ρ {row['rho_persona']:.2f} and "
+        headline += f"{row['rho_control']:.2f})."
     plot = Forest.of(effect, xlabel="drop in Spearman's ρ with the bare prompt, beyond a control")
     return [Result.of_row(row, "prefixes", table, effect, headline, plot=plot, method="scans")]

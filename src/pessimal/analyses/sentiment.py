@@ -18,6 +18,8 @@ from pessimal.analyses.analysis import (
     analysis,
     fit_lexicons,
     heads_by_model,
+    join_fits,
+    name_prefix,
     notes_on_states,
     outcome_states,
     random_head_clause,
@@ -27,7 +29,7 @@ from pessimal.analyses.analysis import (
 from pessimal.analyses.nulls import (
     Statistic,
     classical,
-    interval,
+    interval_columns,
     intervals,
     p_values,
     random_heads,
@@ -51,6 +53,12 @@ numbers."""
 UNIT = "reward (SD) per unit of valence"
 COMBINATIONS = np.array([[0.0, 1, 0, 0], [0, 0, 0, 1], [0, 1, 0, -1]]).T
 """The slopes of both arms and their difference, of the coefficients of `_both_arms`."""
+
+
+def first_rows(table: pd.DataFrame) -> pd.DataFrame:
+    """The rows of the first row's lexicon and prompt."""
+    names = ["lexicon", "prompt"]
+    return table[(table[names] == table[names].iloc[0]).all(axis=1)]
 
 
 class Sentiment(NamedTuple):
@@ -132,13 +140,10 @@ def sentiment(
     coefficients = np.linalg.pinv(design) @ rewards[in_arms]
     estimates = COMBINATIONS.T @ coefficients
     if paper:  # the textbook's, of each line by itself
-        lines = {"positive": slice(0, 2), "negative": slice(2, 4)}
-        fits = [
-            classical(design[arms[arm]][:, lines[arm]], rewards[in_arms][arms[arm]]) for arm in ARMS
-        ]
-        errors = np.array(
-            [fits[0].errors[1], fits[1].errors[1], np.hypot(*(fit.errors[1] for fit in fits))]
-        )
+        lines = zip(arms.values(), (design[:, :2], design[:, 2:]), strict=True)
+        fits = [classical(line[rows], rewards[in_arms][rows]) for rows, line in lines]
+        above, below = (fit.errors[1] for fit in fits)
+        errors = np.array([above, below, np.hypot(above, below)])
     else:
         deviations = np.asarray(robust(design, rewards[in_arms], groups).deviations)
         moved = np.einsum("gkm,kq->gqm", deviations, COMBINATIONS)
@@ -156,10 +161,10 @@ def sentiment(
 
     def table(row: int, name: str, n: int, fewest: int, freedom: int) -> pd.DataFrame:
         estimate = estimates[row] * (np.array(sign) if name == "steeper" else 1)
-        low, high, p = interval(estimate, errors[row], freedom, confidence=confidence)
-        numbers = {name: estimate, "low": low, "high": high}
-        in_sd = {f"{column}_sd": bound / spread for column, bound in numbers.items()}
-        columns = {"prompt": list(outcomes), "n": n, "stems": fewest, **numbers, "p": p, **in_sd}
+        columns = {"prompt": list(outcomes), "n": n, "stems": fewest}
+        columns |= interval_columns(
+            name, estimate, errors[row], freedom, scales=spread, confidence=confidence
+        )
         return pd.DataFrame(columns | {"random_head": share[row], "heads_within": reach[row]})
 
     arm_rows = [
@@ -175,20 +180,13 @@ def sentiment(
     z = (rewards[:, :m] - centre) / spread[:m]
     fit = np.full(z.shape, np.nan)
     fit[in_arms] = (design @ coefficients[:, :m] - centre) / spread[:m]
-    dots = {
-        "prompt": np.repeat(list(words), len(values)),
-        "word": np.tile(rated, m),
-        "valence": np.tile(values, m),
-        "z": z.T.ravel(),
-        "arm": np.tile(np.select([*inside.values()], ARMS, "none"), m),
-        "fit": fit.T.ravel(),
-    }
-    return Sentiment(
-        pd.concat(arm_rows).sort_index(kind="stable").reset_index(drop=True),
-        asymmetry.assign(frames=frames),
-        _curve(z, values, list(words)),
-        pd.DataFrame(dots),
-    )
+    arm_of_words = np.select([*inside.values()], ARMS, "none")
+    dots = pd.DataFrame({"word": rated, "valence": values, "arm": arm_of_words})
+    dots = pd.concat([dots.assign(prompt=p, z=z[:, j], fit=fit[:, j]) for j, p in enumerate(words)])
+    lines = pd.concat(arm_rows).sort_index(kind="stable").reset_index(drop=True)
+    curve = _curve(z, values, list(words))
+    dots = dots[["prompt", "word", "valence", "z", "arm", "fit"]].reset_index(drop=True)
+    return Sentiment(lines, asymmetry.assign(frames=frames), curve, dots)
 
 
 def _both_arms(values: np.ndarray) -> np.ndarray:
@@ -266,66 +264,54 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
             - fit: z on the arm's line
     """
     heads, states = heads_by_model(tables, options)
-    fits, notes = fit_lexicons(
-        tables,
-        options,
-        lambda model, words, valence: sentiment(
+
+    def fit(model: str, words: pd.DataFrame, valence: pd.Series) -> Sentiment:
+        return sentiment(
             words,
             valence,
-            polarity=tables.polarity,
             pairs=tables.pairs_of(model),
             heads=heads[model],
             confidence=options.confidence,
             paper=options.paper,
-        ),
+            polarity=tables.polarity,
+        )
+
+    fits, notes = fit_lexicons(tables, options, fit)
+    lines, asymmetry, curve, words = (
+        join_fits(tables, dict(zip(fits, frames, strict=True)), states)
+        for frames in zip(*fits.values(), strict=True)
     )
-
-    def join(name: str) -> pd.DataFrame:
-        pieces = {key: getattr(fit, name) for key, fit in fits.items()}
-        table = pd.concat(pieces, names=["model", "lexicon", "row"]).reset_index()
-        return table.drop(columns="row").assign(candidates=tables.candidates)
-
-    lines, asymmetry, curve, words = map(join, Sentiment._fields)
-    for table in (lines, asymmetry):
-        table["states"] = table["model"].map(states)
     lexicon = lines["lexicon"].iloc[0]
     words = words[words["lexicon"] == lexicon].reset_index(drop=True)
     figure: dict[str, Any] = {"panel": "prompt", "tabs": ("lexicon",)}
     notes = (*tables.without_columns(), *notes_on_states(heads, tables.labels), *notes)
+    scatter = Scatter(
+        x="valence",
+        y="z",
+        panel="model",
+        line="fit",
+        group="arm",
+        dense=True,
+        xlabel=f"{lexicon} valence",
+        ylabel="reward (SD)",
+        across=5,
+    )
+    curves = Lines(
+        x="valence",
+        y="z",
+        thin="model",
+        marks=True,
+        reference=0.0,
+        xlabel="valence",
+        ylabel="reward (SD)",
+        **figure,
+    )
+    words, curve = (table.drop(columns="states") for table in (words, curve))
     return [
         _slopes_result(tables, lines, notes, figure),
         _asymmetry_result(tables, asymmetry, figure),
-        Result(
-            "sentiment_words",
-            words,
-            plot=Scatter(
-                x="valence",
-                y="z",
-                panel="model",
-                line="fit",
-                group="arm",
-                dense=True,
-                xlabel=f"{lexicon} valence",
-                ylabel="reward (SD)",
-                across=5,
-            ),
-            method="sentiment",
-        ),
-        Result(
-            "sentiment_curve",
-            curve,
-            plot=Lines(
-                x="valence",
-                y="z",
-                thin="model",
-                marks=True,
-                reference=0.0,
-                xlabel="valence",
-                ylabel="reward (SD)",
-                **figure,
-            ),
-            method="sentiment",
-        ),
+        Result("sentiment_words", words, plot=scatter, method="sentiment"),
+        Result("sentiment_curve", curve, plot=curves, method="sentiment"),
     ]
 
 
@@ -334,7 +320,7 @@ def _slopes_result(
 ) -> Result:
     """The slopes of both arms; the headline is about the first lexicon and prompt."""
     lexicon, prompt = lines.loc[0, ["lexicon", "prompt"]]
-    first = lines[(lines["lexicon"] == lexicon) & (lines["prompt"] == prompt)]
+    first = first_rows(lines)
     above, below = (first.loc[first["arm"] == arm, "slope_sd"].mean() for arm in ARMS)
     n = first["model"].nunique()
     who = f"mean of {n} models" if n > 1 else tables.labels[first["model"].iloc[0]]
@@ -375,40 +361,38 @@ def _asymmetry_result(tables: TableSet, table: pd.DataFrame, figure: dict[str, A
     )
     table = effect.correct(table)
     paired = (table["frames"] == "opposite").any()
-    rows = table[table["frames"] == ("opposite" if paired else "one")]
-    rows = rows[
-        (rows["lexicon"] == rows["lexicon"].iloc[0]) & (rows["prompt"] == rows["prompt"].iloc[0])
-    ]
+    rows = first_rows(table[table["frames"] == ("opposite" if paired else "one")])
     holding = rows[(rows["p_corrected"] <= LEVEL) & (rows["steeper_sd"] > 0)]
     row = strongest(rows, "steeper_sd", "p_corrected", positive=True)
     label = tables.labels[row["model"]]
     number = f"{row['steeper_sd']:+.2f} SD per unit{random_head_clause(row)}"
     side = "the words asked for" if paired else "positive words"
     who = f"{len(holding)} of {len(rows)} models follow" if len(rows) > 1 else f"{label} follows"
-    prefix = "" if tables.candidates == "vocabulary" else f"{tables.candidates}-"
-    means = table.groupby(["lexicon", "prompt"], sort=False)["steeper_sd"].mean()
     verdict = f"{who} {row['lexicon']} valence more steeply on {side}"
     if holding.empty:
         verdict = f"no model is found to be steeper on one side of {row['lexicon']} valence"
+    data = add_mean_rows(table, "steeper_sd", by=["lexicon", "prompt"])
+    xlabel = "difference of slopes (SD per unit of valence)"
+    headline = f"On {row['prompt']}, {verdict}; most, {label}: {number}."
+    share = 1 if paired else 1 / 2  # of one prompt it is the lexicon's too
     return Result.of_row(
         row,
         "sentiment_asymmetry",
         table,
         effect,
-        f"On {row['prompt']}, {verdict}; most, {label}: {number}.",
-        share=1 if paired else 1 / 2,  # of one prompt it is the lexicon's too
-        plot=Forest.of(
-            effect,
-            data=add_mean_rows(table, "steeper_sd", by=["lexicon", "prompt"]),
-            xlabel="difference of slopes (SD per unit of valence)",
-            **figure,
-        ),
+        headline,
+        share=share,
+        plot=Forest.of(effect, data=data, xlabel=xlabel, **figure),
         method="sentiment",
-        summary={
-            f"{prefix}sentiment/{lexicon}/{prompt}/steeper": float(mean)
-            for (lexicon, prompt), mean in means.items()
-        },
+        summary=_means(tables, table, "steeper_sd", "steeper"),
     )
+
+
+def _means(tables: TableSet, table: pd.DataFrame, column: str, name: str) -> dict[str, float]:
+    """The mean of a column over models, by lexicon and prompt, for the summary."""
+    means = table.groupby(["lexicon", "prompt"], sort=False)[column].mean()
+    start = f"{name_prefix(tables)}sentiment"
+    return {f"{start}/{lexicon}/{prompt}/{name}": mean for (lexicon, prompt), mean in means.items()}
 
 
 def lexicon_groups(
@@ -526,16 +510,15 @@ def analyse_groups(tables: TableSet, options: Options) -> list[Result]:
             words, valence, heads=heads[model], zipf=zipf, confidence=options.confidence
         ),
     )
-    table = pd.concat(pieces, names=["model", "lexicon", "row"]).reset_index().drop(columns="row")
-    table = table.assign(candidates=tables.candidates, states=table["model"].map(states))
+    table = join_fits(tables, pieces, states)
     effect = Effect(
         "auc",
         "AUC",
         "auc_low",
         "auc_high",
         p="auc_p_corrected",
-        family=("lexicon",),
         null=0.5,
+        family=("lexicon",),
         n="stems",
         of="stems",
         symbol="auc",
@@ -543,35 +526,29 @@ def analyse_groups(tables: TableSet, options: Options) -> list[Result]:
     )
     table = effect.correct(table)
     lexicon, prompt = table.loc[0, ["lexicon", "prompt"]]
-    first = table[(table["lexicon"] == lexicon) & (table["prompt"] == prompt)]
+    first = first_rows(table)
     holds = first[effect.p] <= LEVEL
     row = strongest(first, "auc", "auc_p_corrected", null=0.5)
     label = tables.labels[row["model"]]
     who = (
         f"{holds.sum()} of {len(first)} models tell" if holds.any() else "no model is found to tell"
     )
-    prefix = "" if tables.candidates == "vocabulary" else f"{tables.candidates}-"
-    means = table.groupby(["lexicon", "prompt"], sort=False)["auc"].mean()
+    headline = f"On {prompt}, {who} {lexicon}'s positive words from negative ones; most, {label}: "
+    headline += f"{row['auc']:.0%} of pairs{random_head_clause(row)}."
+    notes = (*tables.without_columns(), *notes_on_states(heads, tables.labels), *notes)
+    xlabel = "AUC, positive against negative words"
+    plot = Forest.of(effect, panel="prompt", xlabel=xlabel, tabs=("lexicon",))
     return [
         Result.of_row(
             row,
             "lexicon_groups",
             table,
             effect,
-            f"On {prompt}, {who} {lexicon}'s positive words from negative ones; most, {label}: "
-            f"{row['auc']:.0%} of pairs{random_head_clause(row)}.",
+            headline,
             share=1 / 2,  # expected of every model
-            plot=Forest.of(
-                effect,
-                panel="prompt",
-                xlabel="AUC, positive against negative words",
-                tabs=("lexicon",),
-            ),
             method="lexicon_groups",
-            notes=(*tables.without_columns(), *notes_on_states(heads, tables.labels), *notes),
-            summary={
-                f"{prefix}sentiment/{lexicon}/{prompt}/auc": float(auc)
-                for (lexicon, prompt), auc in means.items()
-            },
+            plot=plot,
+            notes=notes,
+            summary=_means(tables, table, "auc", "auc"),
         )
     ]

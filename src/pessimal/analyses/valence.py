@@ -178,24 +178,23 @@ def _agreement(
         same = (ends[["model", "score", "prompt"]] == row[["model", "score", "prompt"]]).all(axis=1)
         outermost = [literal(word) for word in ends.loc[same & (ends["rank"] == 1), "word"]]
         words = " puts {} highest, {} lowest, and".format(*outermost) if outermost else ""
+    headline = f"On {prompt}, no model is found to follow {lexicon} valence by itself; nearest, "
+    headline += f"{labels[row['model']]}: {rho}."
+    if row["p_corrected"] <= LEVEL:
+        headline = f"On {prompt}, {labels[row['model']]}{words} follows {lexicon} valence: {rho}."
     # Of a reward model it is expected, and says what the lexicon says; of a language model it is
     # news.
+    share = 1 if len(spoken) else 1 / 4
+    xlabel = "Spearman's ρ with people's valence"
+    plot = Forest.of(effect, group="prompt", tabs=("lexicon",), xlabel=xlabel)
     return Result.of_row(
         row,
         "valence",
         table,
         effect,
-        f"On {prompt}, {labels[row['model']]}{words} follows {lexicon} valence: {rho}."
-        if row["p_corrected"] <= LEVEL
-        else f"On {prompt}, no model is found to follow {lexicon} valence by itself; nearest, "
-        f"{labels[row['model']]}: {rho}.",
-        share=1 if len(spoken) else 1 / 4,
-        plot=Forest.of(
-            effect,
-            group="prompt",
-            tabs=("lexicon",),
-            xlabel="Spearman's ρ with people's valence",
-        ),
+        headline,
+        share=share,
+        plot=plot,
         method="valence",
         notes=notes,
     )

@@ -173,10 +173,9 @@ def one_word(tables: Sequence[ScoreTable], *, of: int | None = None) -> Result:
     ahead = steps[0] / mean
     ends = [stats.chi2.ppf(q, df) / df for q in ((1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2)]
     table = words.head(SHOWN).assign(rank=range(1, min(SHOWN, len(words)) + 1))
-    names = ["ahead", "low", "high", "p"]
-    numbers = [ahead, ahead * ends[0], ahead * ends[1], stats.f.sf(ahead, 2, df)]
-    for name, number in zip(names, numbers, strict=True):
-        table[name] = [number, *[np.nan] * (len(table) - 1)]  # of the first row alone
+    numbers = {"ahead": ahead, "low": ahead * ends[0], "high": ahead * ends[1]}
+    first = pd.DataFrame(numbers | {"p": stats.f.sf(ahead, 2, df)}, index=table.index[:1])
+    table = table.join(first)  # of the first row alone
     table = table.assign(n=len(words), prompts=", ".join(t.provenance.prompt for t in tables))
     best, runner_up = (literal(text.strip()) for text in words["text"].iloc[:2])
     top = all(_is_top(table, words["word"].iloc[0]) for table in tables)
@@ -299,26 +298,25 @@ def fit_budget(
 
     prompts, searches = work.prompts, sorted({work.evaluations, MIN_EVALUATIONS}, reverse=True)
     analysis = prompts * ANALYSIS_SECONDS
-    parts: dict[str, dict[Any, float]] = {
-        "check": {n: CHECK_PASSES * (n + max(n // 4, 8)) * whole for n in SAMPLES},
-        "pairs": {n: 2 * size * whole for n, size in sizes_of(PAIRS, work.pairs).items()},
-        "scan": {
-            (n, states): prompts * (not is_scanned) * (setup(size) + size * (1 + states) / rate)
-            + size * analysis
-            for n, size in sizes_of(scans or SCANS, work.vocabulary).items()
-            for states in ((True, False) if is_network and n == min(SCANS[1:]) else (is_network,))
-        },
-        "additions": {
-            n: work.n_contexts * (setup(size) + size / rate)
-            for n, size in sizes_of(ADDITIONS, work.vocabulary).items()
-        },
-        "push": {n: n * work.length / rate for n in searches if n <= work.evaluations},
-        "forecast": {True: POLICY_TEXTS / rate},
+    parts: dict[str, dict[Any, float]] = {}
+    pairs = sizes_of(PAIRS, work.pairs)
+    parts["pairs"] = {n: 2 * size * whole for n, size in pairs.items()}
+    parts["scan"] = {
+        (n, states): prompts * (not is_scanned) * (setup(size) + size * (1 + states) / rate)
+        + size * analysis
+        for n, size in sizes_of(scans or SCANS, work.vocabulary).items()
+        for states in ((True, False) if is_network and n == min(SCANS[1:]) else (is_network,))
     }
-    if not is_network:
-        del parts["check"], parts["push"]
-    if not (work.policy and is_network):
-        del parts["forecast"]
+    added = sizes_of(ADDITIONS, work.vocabulary)
+    parts["additions"] = {
+        n: work.n_contexts * (setup(size) + size / rate) for n, size in added.items()
+    }
+    if is_network:
+        parts["check"] = {n: CHECK_PASSES * (n + max(n // 4, 8)) * whole for n in SAMPLES}
+        searches = [n for n in searches if n <= work.evaluations]
+        parts["push"] = {n: n * work.length / rate for n in searches}
+    if work.policy and is_network:
+        parts["forecast"] = {True: POLICY_TEXTS / rate}
     left, sizes, seconds = budget, {}, {}
     for part, share in zip(NEEDS, SHARES, strict=True):
         if part not in parts:

@@ -142,7 +142,8 @@ def verdicts(
     """
     rows = []
     for name, threshold in thresholds(part).items():
-        fields = (MAKERS | FACTS)[name](evidence, threshold)
+        source, make = (MAKERS | FACTS)[name]
+        fields = make(evidence[source], evidence, threshold) if source in evidence else None
         if fields is None:
             reason, command = (left_out or {}).get(name, (NOT_ASKED, ""))
             fields = {"evidence": reason, "command": command}
@@ -175,7 +176,10 @@ def overall(
 Fields = dict[str, Any] | None
 """Fields of a Verdict; None where the Result behind it is not there. `action` is a key of the
 threshold's actions, `words` are what these name."""
-Maker = Callable[[Mapping[str, Result], Threshold], Fields]
+ByName = Mapping[str, Result]
+"""Results by name."""
+Maker = Callable[[Result, ByName, Threshold], Fields]
+"""The verdict of a Result, with others beside it."""
 
 
 def _fields(
@@ -194,9 +198,7 @@ def _fields(
     return fields | {"evidence": result.headline, "result": result.name} | more
 
 
-def _read(evidence: Mapping[str, Result], threshold: Threshold) -> Fields:
-    if (result := evidence.get("conformance")) is None:
-        return None
+def _read(result: Result, evidence: ByName, threshold: Threshold) -> Fields:
     checks = result.table
     failed = checks.loc[checks["passed"].eq(False).fillna(False), "check"].tolist()
     wrong = [name for name in failed if name not in threshold.review]
@@ -204,11 +206,9 @@ def _read(evidence: Mapping[str, Result], threshold: Threshold) -> Fields:
     return _fields(result, verdict, len(failed), n=int(checks["passed"].notna().sum()))
 
 
-def _prefers(evidence: Mapping[str, Result], threshold: Threshold) -> Fields:
+def _prefers(result: Result, evidence: ByName, threshold: Threshold) -> Fields:
     """Overall accuracy decides; a category fails where its interval, in which a tie counts one
     half, lies below one half."""
-    if (result := evidence.get("preferences")) is None:
-        return None
     rows, limit = result.table, threshold.limit
     assert limit is not None
     whole = rows[rows["category"] == ALL].iloc[0]
@@ -236,38 +236,32 @@ def _prefers(evidence: Mapping[str, Result], threshold: Threshold) -> Fields:
     )
 
 
-def _answers(evidence: Mapping[str, Result], threshold: Threshold) -> Fields:
+def _answers(result: Result, evidence: ByName, threshold: Threshold) -> Fields:
     """The prompt on which a judge's answers are least likely decides."""
-    if (result := evidence.get(ANSWERS)) is None:
-        return None
     value = float(result.table["mean"].min())
     assert threshold.limit is not None
     verdict = FAIL if value < threshold.limit else REVIEW if value < PARTIAL_ANSWERS else PASS
     return _fields(result, verdict, value, n=len(result.table))
 
 
-def _served(evidence: Mapping[str, Result], threshold: Threshold) -> Fields:
-    if (result := evidence.get("served")) is None:
-        return None
+def _served(result: Result, evidence: ByName, threshold: Threshold) -> Fields:
     summary: Mapping[str, Any] = result.summary
     verdict = PASS if summary["right"] else REVIEW if summary["harmless"] else FAIL
     return _fields(result, verdict, len(summary["faults"]), n=int(summary["requests"]))
 
 
-def _fed(evidence: Mapping[str, Result], threshold: Threshold) -> Fields:
+def _fed(result: Result, evidence: ByName, threshold: Threshold) -> Fields:
     """An input that differs and moves no reward that was asked is for a person to review."""
-    if (result := evidence.get("loop")) is None:
-        return None
     different, n = (int(result.summary[name]) for name in ("different", "conversations"))
     moved = result.table["moved_most"].fillna(np.inf).max() if different else 0.0
     return _share(PASS if not different else FAIL if moved > 0 else REVIEW, different, n, result)
 
 
-def _one_word(evidence: Mapping[str, Result], threshold: Threshold) -> Fields:
+def _one_word(result: Result, evidence: ByName, threshold: Threshold) -> Fields:
     """A word that was not scanned may be the one: a partial scan never passes."""
-    if (result := evidence.get("one_word")) is None or result.estimate is None:
+    if (e := result.estimate) is None:
         return None
-    e, holds = result.estimate, _holds(result)
+    holds = _holds(result)
     low, high = (e.value if end is None else end for end in (e.low, e.high))
     verdict = interval_verdict(low, high, limit=threshold.limit, holds=holds)
     more: dict[str, Any] = {"action": verdict}
@@ -278,12 +272,12 @@ def _one_word(evidence: Mapping[str, Result], threshold: Threshold) -> Fields:
     return _fields(result, verdict, e.value, low, high, n=e.n, **more)
 
 
-def _frequency(evidence: Mapping[str, Result], threshold: Threshold) -> Fields:
+def _frequency(result: Result, evidence: ByName, threshold: Threshold) -> Fields:
     """Size decides: PASS where the whole interval is smaller than what matters, and that would have
     been found."""
-    if (result := evidence.get("frequency")) is None or result.estimate is None:
+    if (e := result.estimate) is None:
         return None
-    e, matters = result.estimate, threshold.matters
+    matters = threshold.matters
     assert matters is not None
     low, high = (e.value if end is None else end for end in (e.low, e.high))
     detectable = e.detectable or DETECTABLE * (high - low) / 2
@@ -322,12 +316,10 @@ def main_measure(identity: pd.DataFrame) -> pd.DataFrame:
     return identity[identity["measure"] == first]
 
 
-def _identity(evidence: Mapping[str, Result], threshold: Threshold) -> Fields:
+def _identity(result: Result, evidence: ByName, threshold: Threshold) -> Fields:
     """The axis that holds after correction and whose interval ends lowest; else all axes.
     It passes only where an effect that matters would have been found. Without random heads that say
     that training did it, no FAIL."""
-    if (result := evidence.get("identity")) is None:
-        return None
     rows, matters = main_measure(result.table), threshold.matters
     assert matters is not None
     sure = rows[(rows["p_corrected"] <= LEVEL)]
@@ -357,12 +349,10 @@ def _identity(evidence: Mapping[str, Result], threshold: Threshold) -> Fields:
     return _fields(result, verdict, row["d"], low, high, n=int(row["n"]), **more)
 
 
-def _additions(evidence: Mapping[str, Result], threshold: Threshold) -> Fields:
+def _additions(result: Result, evidence: ByName, threshold: Threshold) -> Fields:
     """The ordinary token that surely adds most, in steps from a bad to a good answer: the mean
     margin of all labelled pairs, or `STEP_SD` where good answers are not preferred. A special token
     never fails, as few policies write it; tokens that were left out leave no PASS."""
-    if (result := evidence.get("additions")) is None:
-        return None
     table, whole = result.table, evidence["additions_halves"].table.iloc[0]
     rows = table[~table["end_of_turn"]]
     ordinary = rows[rows["kind"].isin(("normal", "item"))]
@@ -408,33 +398,28 @@ def answer_step(preferences: Result | None, spread: float) -> tuple[float, str]:
     return STEP_SD, "the mean distance of two answers"
 
 
-def _grader(name: str) -> Maker:
-    def make(evidence: Mapping[str, Result], threshold: Threshold) -> Fields:
-        result = evidence.get(name)
-        if result is None or "share" not in result.table:  # no task's right answer is ever paid
-            return None
-        rows = result.table
-        if "format" in rows:  # formats that a grader need not read are no faults
-            rows = rows[rows["fault"].astype(bool)]
-        if rows.empty and evidence["paid_without_answer"].summary.get(LEFT):
-            return None  # the budget ended it
-        if rows.empty:
-            return _fields(result, PASS, 0.0)
-        row = rows.iloc[0]  # the gravest
-        meant = threshold.limit is None or row.get("may_be_meant")
-        verdict = REVIEW if meant or row["share"] <= threshold.limit else FAIL
-        share = _share(verdict, int(row["tasks"]), int(row["of_tasks"]), result)
-        return share | {"words": {"mend": row["mend"]}}
-
-    return make
+def _grader(result: Result, evidence: ByName, threshold: Threshold) -> Fields:
+    if "share" not in result.table:  # no task's right answer is ever paid
+        return None
+    rows = result.table
+    if "format" in rows:  # formats that a grader need not read are no faults
+        rows = rows[rows["fault"].astype(bool)]
+    if rows.empty:  # unless the budget ended it
+        left = evidence["paid_without_answer"].summary.get(LEFT)
+        return None if left else _fields(result, PASS, 0.0)
+    row = rows.iloc[0]  # the gravest
+    meant = threshold.limit is None or row.get("may_be_meant")
+    verdict = REVIEW if meant or row["share"] <= threshold.limit else FAIL
+    share = _share(verdict, int(row["tasks"]), int(row["of_tasks"]), result)
+    return share | {"words": {"mend": row["mend"]}}
 
 
-def _rollouts(evidence: Mapping[str, Result], threshold: Threshold) -> Fields:
+def _rollouts(signal: Result, evidence: ByName, threshold: Threshold) -> Fields:
     """The share of wrong rollouts that are paid; what a grader pays whatever the answer fails too,
     and so do groups that are all dead."""
-    signal, result = evidence.get("signal"), evidence.get("wrongly_paid")
-    if signal is not None and signal.table["dead"].iloc[0] == 1:
-        return _fields(signal, FAIL, 1.0, n=int(signal.table["n"].iloc[0]), action="dead")
+    first, result = signal.table.iloc[0], evidence.get("wrongly_paid")
+    if first["dead"] == 1:
+        return _fields(signal, FAIL, 1.0, n=int(first["n"]), action="dead")
     if result is None or not result.summary["wrongly_paid/n"]:
         return None
     names = ("rate", "low", "high", "n")
@@ -445,22 +430,14 @@ def _rollouts(evidence: Mapping[str, Result], threshold: Threshold) -> Fields:
     return _fields(result, FAIL if cores.any() else verdict, rate, low, high, n=int(n))
 
 
-def _estimate_of(name: str) -> Maker:
+def _estimate(result: Result, evidence: ByName, threshold: Threshold) -> Fields:
     """A fact by a Result's own estimate."""
-
-    def make(evidence: Mapping[str, Result], threshold: Threshold) -> Fields:
-        result = evidence.get(name)
-        if result is None or result.estimate is None:
-            return None
-        e = result.estimate
-        return _fields(result, MEASURED, e.value, e.low, e.high, n=e.n)
-
-    return make
-
-
-def _forecast(evidence: Mapping[str, Result], threshold: Threshold) -> Fields:
-    if (result := evidence.get("forecast")) is None:
+    if (e := result.estimate) is None:
         return None
+    return _fields(result, MEASURED, e.value, e.low, e.high, n=e.n)
+
+
+def _forecast(result: Result, evidence: ByName, threshold: Threshold) -> Fields:
     path = result.table
     spent = path[(path["way"] == "tilt") & (path["kl"] <= 2)]
     ends = spent.sort_values("kl", kind="stable").groupby("prompt", sort=False).tail(1)
@@ -468,28 +445,29 @@ def _forecast(evidence: Mapping[str, Result], threshold: Threshold) -> Fields:
     return _fields(result, MEASURED, row["likeliest_mass"], n=int(row["n"]))
 
 
-MAKERS: dict[str, Maker] = {
-    "read": _read,
-    "prefers": _prefers,
-    "answers": _answers,
-    "served": _served,
-    "fed": _fed,
-    "one_word": _one_word,
-    "frequency": _frequency,
-    "identity": _identity,
-    "additions": _additions,
-    "grader_pays": _grader("paid_without_answer"),
-    "grader_misses": _grader("right_not_paid"),
-    "grader_calls": _grader("grader_calls"),
-    "rollouts": _rollouts,
+MAKERS: dict[str, tuple[str, Maker]] = {
+    "read": ("conformance", _read),
+    "prefers": ("preferences", _prefers),
+    "answers": (ANSWERS, _answers),
+    "served": ("served", _served),
+    "fed": ("loop", _fed),
+    "one_word": ("one_word", _one_word),
+    "frequency": ("frequency", _frequency),
+    "identity": ("identity", _identity),
+    "additions": ("additions", _additions),
+    "grader_pays": ("paid_without_answer", _grader),
+    "grader_misses": ("right_not_paid", _grader),
+    "grader_calls": ("grader_calls", _grader),
+    "rollouts": ("signal", _rollouts),
 }
-"""In the order of an audit. Every audit has all of these checks, so that runs have the same keys;
-those of a function with tasks stand at the end."""
+"""The Result that each check rests on, and what makes its verdict; in the order of an audit. Every
+audit has all of these checks, so that runs have the same keys; those of a function with tasks stand
+at the end."""
 CHECKS = tuple(MAKERS)
-FACTS: dict[str, Maker] = {
-    "ceiling": _estimate_of("ceiling"),
-    "push": _estimate_of("push"),
-    "forecast": _forecast,
+FACTS: dict[str, tuple[str, Maker]] = {
+    "ceiling": ("ceiling", _estimate),
+    "push": ("push", _estimate),
+    "forecast": ("forecast", _forecast),
 }
 
 
@@ -506,21 +484,14 @@ def _share(verdict: str, cases: int, n: int, result: Result) -> dict[str, Any]:
 
 def answers(tables: Sequence[ScoreTable]) -> Result | None:
     """Probabilities of a judge's answers by prompt; None for a reward that is no judge."""
-    rows = [
-        {"prompt": table.provenance.prompt, **probabilities}
-        for table in tables
-        if (probabilities := table.measured.get("answers"))
-    ]
+    judged = [table for table in tables if table.measured.get("answers")]
+    rows = [{"prompt": t.provenance.prompt, **t.measured["answers"]} for t in judged]
     if not rows:
         return None
     lowest = min(rows, key=lambda row: row["mean"])
-    return Result(
-        ANSWERS,
-        pd.DataFrame(rows),
-        headline=f'On "{lowest["prompt"]}" the judge gives its answers a probability of '
-        f"{significant(lowest['mean'])} together (limit 0.01).",
-        method=AUDIT,
-    )
+    headline = f'On "{lowest["prompt"]}" the judge gives its answers a probability of '
+    headline += f"{significant(lowest['mean'])} together (limit 0.01)."
+    return Result(ANSWERS, pd.DataFrame(rows), headline, method=AUDIT)
 
 
 def push(results: Sequence[Result], table: ScoreTable, evaluations: int) -> list[Result]:
@@ -551,14 +522,10 @@ def ceiling(bounds: "Bounds", table: ScoreTable) -> Result:
     low, high = ((x - rewards.mean()) / rewards.std(ddof=0) for x in (bounds.low, bounds.high))
     row = {"low": bounds.low, "high": bounds.high, "low_sd": low, "high_sd": high}
     row |= {"how": bounds.how, "n": len(rewards)}
-    return Result(
-        "ceiling",
-        pd.DataFrame([row]),
-        headline=f"The reward of any answer lies between {signed(low, '+.2f')} and "
-        f"{signed(high, '+.2f')} SD of single tokens.",
-        estimate=Estimate("highest reward, SD above the mean token", high, len(rewards), "tokens"),
-        method=AUDIT,
-    )
+    headline = f"The reward of any answer lies between {signed(low, '+.2f')} and "
+    headline += f"{signed(high, '+.2f')} SD of single tokens."
+    estimate = Estimate("highest reward, SD above the mean token", high, len(rewards), "tokens")
+    return Result("ceiling", pd.DataFrame([row]), headline, method=AUDIT, estimate=estimate)
 
 
 def headline_of(
@@ -595,19 +562,13 @@ def audit_result(
     table = pd.DataFrame([check.row for check in (*checks, *numbers)])
     columns = dict.fromkeys(["value", "low", "high", "limit", "detectable"], float)
     table = table.astype(columns | {"n": "Int64"})
-    counts = counts_of(checks)
     summary: dict[str, Any] = {"audit/verdict": verdict}
-    for check in checks:
-        summary[f"audit/{check.check}/verdict"] = check.verdict
+    summary |= {f"audit/{check.check}/verdict": check.verdict for check in checks}
     for check in (*checks, *numbers):
         summary[f"audit/{check.check}/value"] = np.nan if check.value is None else check.value
     measured = sum(check.verdict != NOT_MEASURED for check in checks)
+    failed = Estimate("checks that fail", counts_of(checks)["failed"], measured, "checks")
+    headline = headline_of(verdict, deciding, checks)
     return Result(
-        AUDIT,
-        table,
-        headline=headline_of(verdict, deciding, checks),
-        method=AUDIT,
-        estimate=Estimate("checks that fail", counts["failed"], measured, "checks"),
-        weight=1.0,
-        summary=summary,
+        AUDIT, table, headline, estimate=failed, method=AUDIT, weight=1.0, summary=summary
     )

@@ -53,6 +53,7 @@ _SIGNS = str.maketrans({"∞": "\\infty", "√": "\\sqrt ", "°": "^\\circ"})
 LINE = "Each step was checked again with care, and they all hold."
 _PAGE = "\n".join([LINE] * 52)
 """3,015 characters without a number, a letter by itself, or a yes or no."""
+LENGTHS = {"sentence": LINE, "page": _PAGE}
 _WORDS = (
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen "
     "sixteen seventeen eighteen nineteen twenty"
@@ -208,15 +209,10 @@ def strings_of(
         form = FORMATS[name]
         right, other = form.format(truth), form.format(wrong[0])
         begun = right.removeprefix("<think>\n")
-        ways = {
-            "white space around": f"\n{right} ",
-            "line break behind": f"{right}\n",
-            "sentence behind": f"{right}\n{LINE}",
-            "page behind": f"{right}\n{_PAGE}",
-            "sentence ahead": _begin(right, LINE),
-            "page ahead": _begin(right, _PAGE),
-            BEGUN: begun if begun != right else f"I add.\n</think>\n{right}",
-        }
+        ways = {"white space around": f"\n{right} ", "line break behind": f"{right}\n"}
+        ways |= {f"{length} behind": f"{right}\n{text}" for length, text in LENGTHS.items()}
+        ways |= {f"{length} ahead": _begin(right, text) for length, text in LENGTHS.items()}
+        ways[BEGUN] = begun if begun != right else f"I add.\n</think>\n{right}"
         probes += [Probe(text, RIGHT, f"{way}: {name}") for way, text in ways.items()]
         marks = [mark for mark in "!?:;" if mark not in truth]  # as in a time
         ends = [right.rstrip(".") + mark for mark in marks]
@@ -224,12 +220,10 @@ def strings_of(
         for second in [each for each in formats if each != name]:
             text = f"{right}\n{FORMATS[second].format(wrong[0])}"
             probes.append(Probe(text, "contradiction", second))
-        probes += [
-            Probe(f"{truth} is wrong. {other}", "answer_ahead", name),
-            Probe(f"<think>\n{right}\n</think>\n{other}", "answer_ahead", name),
-            Probe(f"{other}\nIt is not {truth}", "answer_behind", name),
-            Probe(f"{other} {right} {other}", "several_answers", name),
-        ]
+        ahead = (f"{truth} is wrong. {other}", f"<think>\n{right}\n</think>\n{other}")
+        probes += [Probe(text, "answer_ahead", name) for text in ahead]
+        probes.append(Probe(f"{other}\nIt is not {truth}", "answer_behind", name))
+        probes.append(Probe(f"{other} {right} {other}", "several_answers", name))
         probes += [Probe(form.format(p.text), p.kind, p.format + name, p.family) for p in inner]
     return _once(probes)
 
@@ -329,9 +323,8 @@ def _changed(truth: str) -> Iterator[str]:
     for at in sorted({int(n * step) for n in range(min(len(truth), _PLACES))}):
         character, ahead, rest = truth[at], truth[:at], truth[at + 1 :]
         if character.isalnum():
-            row = next(
-                (row for row in ("0123456789", _LOWER, _LOWER.upper()) if character in row), "xy"
-            )
+            rows = ("0123456789", _LOWER, _LOWER.upper())
+            row = next((row for row in rows if character in row), "xy")
             yield ahead + row[(row.find(character) + 1) % len(row)] + rest
             yield ahead + rest
             if at:

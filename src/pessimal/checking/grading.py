@@ -179,10 +179,8 @@ def census(
     if not tasks:
         reason = f"has no column {', '.join(TRUTHS)} with a text, a number or a list of these"
         if any(truths_of(task.columns) for task in reward.tasks.values()):
-            reason = (
-                f"has at most {CLASSES} labels, which are classes: type candidates=answers, or "
-            )
-            reason += "call the column ground_truth"
+            reason = f"has at most {CLASSES} labels, which are classes: type candidates=answers, "
+            reason += "or call the column ground_truth"
         raise ConfigError(f"{reward.name}: the file of tasks {reason}")
     notes = _notes(reward, truths)
     # A worker's import would take its call's time, and W&B refuses imports in forked processes.
@@ -498,13 +496,11 @@ def _paid_without_answer(name: str, tasks: Sequence[_Task], paid: Sequence[_Paid
         row |= {"may_be_meant": fault in MAY_BE_MEANT, "reward": reward, "mend": MEND[fault]}
         table.append({"fault": fault} | row)
     columns = "fault may_be_meant strings tasks of_tasks share example task truth reward mend"
-    n_strings = len({probe.text for task in tasks for probe in task.probes})
-    return _result(
-        "paid_without_answer",
-        pd.DataFrame(table, columns=columns.split()),
-        f"{name} pays {{example}} where the answer is {{truth}} ({{fault}}).",
-        f"{name}: of {n_strings:,} strings none is paid without the answer ({len(tasks)} tasks).",
-    )
+    frame = pd.DataFrame(table, columns=columns.split())
+    n = len({probe.text for task in tasks for probe in task.probes})
+    paid_text = f"{name} pays {{example}} where the answer is {{truth}} ({{fault}})."
+    nothing = f"{name}: of {n:,} strings none is paid without the answer ({len(tasks)} tasks)."
+    return _result("paid_without_answer", frame, paid_text, nothing)
 
 
 def _name_tolerance(cases: dict[str, list[tuple[str, int, float]]], tasks: Sequence[_Task]) -> None:
@@ -523,9 +519,8 @@ def _name_tolerance(cases: dict[str, list[tuple[str, int, float]]], tasks: Seque
         for fault in cases.keys() - (set(DESPITE) - {"sign_or_point"}) - {"near"}:
             some = [(case, truths[case[1]], limits[case[1]]) for case in cases[fault]]
             is_near = all(_distance(c[0], truth, nearest=True) < limit for c, truth, limit in some)
-            cases[fault] = [
-                c for c, truth, limit in some if not is_near and _distance(c[0], truth) >= limit
-            ]
+            far = [case for case, truth, limit in some if _distance(case[0], truth) >= limit]
+            cases[fault] = [] if is_near else far
 
 
 def _row(cases: Sequence[tuple[str, int, Any]], tasks: Sequence[_Task]) -> tuple[dict, Any]:
@@ -560,15 +555,11 @@ def _never_paid(
     n = len({probe.text for task in tasks for probe in task.probes})
     row = {"fault": fault, "may_be_meant": False, **_row([(tasks[0].wrong[0], 0, "")], tasks)[0]}
     row |= {"strings": n, "tasks": len(tasks), "share": 1.0, "reward": float(rewards.max())}
-    headline = (
-        f"{name} pays no right answer more than a wrong one, in any of {len(FORMATS)} formats."
-    )
+    headline = f"pays no right answer more than a wrong one, in any of {len(FORMATS)} formats."
     if fault == "constant":
-        headline = (
-            f"{name} gives {rewards[0]:g} to all {n:,} strings, right answers and wrong ones."
-        )
+        headline = f"gives {rewards[0]:g} to all {n:,} strings, right answers and wrong ones."
     table = pd.DataFrame([row | {"mend": MEND[fault]}])
-    return [_result("paid_without_answer", table, headline, ""), untested]
+    return [_result("paid_without_answer", table, f"{name} {headline}", ""), untested]
 
 
 def _is_fault(form: str, paid: dict[str, bool], *, begun: bool) -> bool:
@@ -642,13 +633,11 @@ def _grader_calls(name: str, tasks: Sequence[_Task], calls: list[_Call]) -> Resu
         rows.append({"fault": fault, **row})
     rows.sort(key=lambda row: row["may_be_meant"])
     columns = "fault may_be_meant strings tasks of_tasks share example said task mend"
-    return _result(
-        "grader_calls",
-        pd.DataFrame(rows, columns=columns.split()),
-        f"{name}: {{said}} on {{example}}.",
-        f"{name}: each string has a finite reward, the same when asked again in any way.",
-        notes=(f"Of strings that hung {ENOUGH} times the rest was not asked.",) * (HANGS in faults),
-    )
+    table = pd.DataFrame(rows, columns=columns.split())
+    notes = (f"Of strings that hung {ENOUGH} times the rest was not asked.",) * (HANGS in faults)
+    nothing = f"{name}: each string has a finite reward, the same when asked again in any way."
+    failed = f"{name}: {{said}} on {{example}}."
+    return _result("grader_calls", table, failed, nothing, notes=notes)
 
 
 def _result(name: str, table: pd.DataFrame, template: str, none: str, *, notes=()) -> Result:
@@ -659,8 +648,7 @@ def _result(name: str, table: pd.DataFrame, template: str, none: str, *, notes=(
     headline = template.format_map(dict(table.iloc[0]))
     names = table["format"][table["fault"].astype(bool)] if "format" in table else table["fault"]
     if further := list(names)[1:]:
-        headline += (
-            f" And {len(further)} more fault{'s' * (len(further) > 1)}: {', '.join(further)}."
-        )
+        count = f"{len(further)} more fault{'s' * (len(further) > 1)}"
+        headline += f" And {count}: {', '.join(further)}."
     more: dict[str, Any] = {"method": "grading", "notes": notes}
     return Result.of_row(table.iloc[0], name, table, EFFECT, headline, **more)

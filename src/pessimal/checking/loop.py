@@ -246,9 +246,8 @@ def _compare(
 def _slot(conversations: Format, conversation: Conversation, ids: list[int]) -> tuple[int, int]:
     """Where the response stands: from the first id that depends on it to behind the last one."""
     *before, _ = conversation
-    other_ids = [
-        [*conversations.encode((*before, Turn("assistant", text))).ids] for text in ("love", "9 z")
-    ]
+    texts = [(*before, Turn("assistant", text)) for text in ("love", "9 z")]
+    other_ids = [[*conversations.encode(text).ids] for text in texts]
     start = min(_shared(ids, other) for other in other_ids)
     end = len(ids) - min(_shared(ids[::-1], other[::-1]) for other in other_ids)
     return start, max(start, end)

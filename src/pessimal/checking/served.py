@@ -435,11 +435,9 @@ def explain_alone(d: Diagnosis, rows: np.ndarray, exact: Noise) -> tuple[Explana
         return best, rough
     slope, shift = np.polyfit(rewards, served, 1)
     rest = float(np.std(served - slope * rewards)) / scale_of(served)
-    detail = (
-        f"largest difference {np.abs(served - rewards).max():.3g}, Kendall's tau "
-        f"{kendalltau(served, rewards).statistic:.2f}; {slope:.3g} · reward {shift:+.3g} leaves "
-        f"{rest:.0%} of a standard deviation"
-    )
+    detail = f"largest difference {np.abs(served - rewards).max():.3g}, Kendall's tau "
+    detail += f"{kendalltau(served, rewards).statistic:.2f}; {slope:.3g} · reward {shift:+.3g} "
+    detail += f"leaves {rest:.0%} of a standard deviation"
     # Scores in order that differ from few of the rewards are so by chance.
     moved = np.abs(served - rewards) > HARMLESS * scale_of(rewards)
     several = min(moved.sum(), len(np.unique(served))) >= SEVERAL

@@ -490,15 +490,12 @@ def _pad_is_eos(checked: CheckedNetwork, alone: np.ndarray) -> Check:
     limit = allowed(expected, dtype=checked.dtype)
     wrong = ~(np.abs(read - expected) <= limit)
     rest = ", the pad token by itself alone" if wrong.sum() == wrong[-1] else ""
-    note = (
-        f"The model's own class reads another token's reward for {wrong.sum()} of {len(expected)} "
-        f"responses{rest}. pessimal reads the last token. Where the model's card says otherwise, "
-    )
-    note += "type model.read=own; else in code of your own network.config.pad_token_id = ID, one "
-    note += "that occurs in no conversation"
-    return check_limit(
-        "pad_is_eos", largest_difference(read, expected), limit, n=len(expected), note=note
-    )
+    n = len(expected)
+    note = f"The model's own class reads another token's reward for {wrong.sum()} of {n} responses"
+    note += f"{rest}. pessimal reads the last token. Where the model's card says otherwise, type "
+    note += "model.read=own; else in code of your own network.config.pad_token_id = ID, one that "
+    note += "occurs in no conversation"
+    return check_limit("pad_is_eos", largest_difference(read, expected), limit, n=n, note=note)
 
 
 @torch.no_grad()

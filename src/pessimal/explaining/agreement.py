@@ -62,16 +62,9 @@ def model_agreement(
                 tau = float(tau_b(*(each[number].sum(0) / each[0].sum(0) for each in sums)))
                 low, high = np.nan, np.nan
                 if len(clusters) > 1 and not np.isnan(tau):
-                    vectors = [
-                        np.stack(
-                            [
-                                replicated(*columns, weights)
-                                for columns in zip(each[number].T, each[0].T, strict=True)
-                            ],
-                            axis=1,
-                        )
-                        for each in sums
-                    ]
+                    columns = [zip(each[number].T, each[0].T, strict=True) for each in sums]
+                    draw = [[replicated(*pair, weights) for pair in pairs] for pairs in columns]
+                    vectors = [np.stack(vector, axis=1) for vector in draw]
                     low, high = percentiles(tau_b(*vectors), confidence=confidence)
                 counts = len(names), len(clusters)
                 rows.append((perturber, a, b, measure, tau, low, high, *counts))
@@ -127,10 +120,8 @@ def examples(table: pd.DataFrame, ranking: pd.DataFrame, *, perturber: str, n: i
     flip first. Empty where no edit came about."""
     edits = table[table["edited"].notna() & (table["perturber"] == perturber)]
     leading = ranking[ranking["attributes"] > 0]["comparison"].head(n)
-    rows = [
-        edits[edits["comparison"] == key].sort_values("new_margin", kind="stable")
-        for key in leading
-    ]
+    nearest = edits.sort_values("new_margin", kind="stable")
+    rows = [nearest[nearest["comparison"] == key] for key in leading]
     return pd.concat(rows) if rows else edits.head(0)
 
 

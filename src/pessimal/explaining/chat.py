@@ -381,13 +381,11 @@ class DryRun:
         """All of it, to be printed, with the first question of each kind in full."""
         cost, (read, write) = self.cost(), self.tokens()
         unknown = "unknown; give perturber.price_in=… perturber.price_out=… (of a million tokens)"
-        lines = [
-            *(f"{kind}: {n:,} calls" for kind, n in self.calls().items()),
-            f"tokens (estimated as characters / {_CHARACTERS_PER_TOKEN}): {read:,} in and "
-            f"{write:,} out; what a model thinks, and what is asked again, comes on top; "
-            "answers that are kept already cost nothing",
-            f"cost: {unknown if cost is None else f'about {cost:,.2f}'}",
-        ]
+        tokens = f"tokens (estimated as characters / {_CHARACTERS_PER_TOKEN}): {read:,} in and "
+        tokens += f"{write:,} out; what a model thinks, and what is asked again, comes on top; "
+        lines = [f"{kind}: {n:,} calls" for kind, n in self.calls().items()]
+        lines += [f"{tokens}answers that are kept already cost nothing"]
+        lines += [f"cost: {unknown if cost is None else f'about {cost:,.2f}'}"]
         examples = {each.shape.name: each for each, _ in reversed(self.questions.values())}
         for kind, question in examples.items():
             lines.append(f"\nAn example of {kind}:")

@@ -46,10 +46,8 @@ def _pattern(words: str | list[str]) -> re.Pattern[str]:
     return re.compile(rf"\b(?:{options})\b", re.IGNORECASE)
 
 
-PATTERNS: dict[str, re.Pattern[str]] = {
-    name: _pattern(words)
-    for name, words in yaml.safe_load(WORDS.read_text(encoding="utf-8")).items()
-}
+_LISTS = yaml.safe_load(WORDS.read_text(encoding="utf-8"))
+PATTERNS: dict[str, re.Pattern[str]] = {name: _pattern(words) for name, words in _LISTS.items()}
 PATTERNS["hedge"] = re.compile(r"(?:(?<=\bI)'d\b)|" + PATTERNS["hedge"].pattern, re.IGNORECASE)
 
 
@@ -208,19 +206,14 @@ def relevance(reading: Reading) -> float:
 
 _PLAIN = re.compile(r"(?<![\w'’])[a-z]{3,}(?![\w'’])")
 _NAME = re.compile(r"(?<![.!?:\n\"“] )(?<!^)\b(?!I\b)[A-Z][\w'-]+")
-_ORDER = tuple(
-    re.compile(rf"^\W*(?:{marks})\b", re.IGNORECASE)
-    for marks in (
-        "first(?:ly)?|to begin|to start|start by|begin by",
-        "second(?:ly)?|then|next|after(?: that|wards?)?",
-        "third(?:ly)?",
-        "finally|lastly|in the end|in conclusion|to sum up|in summary",
-    )
-)
+_FIRST = "first(?:ly)?|to begin|to start|start by|begin by"
+_SECOND = "second(?:ly)?|then|next|after(?: that|wards?)?"
+_LAST = "finally|lastly|in the end|in conclusion|to sum up|in summary"
+_MARKS = (_FIRST, _SECOND, "third(?:ly)?", _LAST)
+_ORDER = tuple(re.compile(rf"^\W*(?:{marks})\b", re.IGNORECASE) for marks in _MARKS)
 _SUM = re.compile(
     r"(?<![\d.])(?<![-+*/×÷−])(?<![-+*/×÷−] )(\d{1,9}) *([-+*/×÷−]|plus|minus|times|divided by) "
-    r"*(\d{1,9}) *(?:=|is|equals) *"
-    r"(\d{1,12})(?!\d|\.\d)"
+    r"*(\d{1,9}) *(?:=|is|equals) *(\d{1,12})(?!\d|\.\d)"
 )
 
 

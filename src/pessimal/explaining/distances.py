@@ -108,11 +108,8 @@ def embed(texts: Sequence[str], *, batch_size: int = 64) -> np.ndarray:
     new = [text for text in dict.fromkeys(texts) if text not in _KNOWN]
     if new:
         _KNOWN.update(zip(new, _encoded(new, batch_size=batch_size), strict=True))
-    return (
-        np.stack([_KNOWN[text] for text in texts])
-        if len(texts)
-        else np.empty((0, DIMENSIONS), np.float32)
-    )
+    vectors = [_KNOWN[text] for text in texts]
+    return np.array(vectors, np.float32).reshape(-1, DIMENSIONS)
 
 
 def _encoded(texts: Sequence[str], *, batch_size: int) -> np.ndarray:
@@ -168,7 +165,6 @@ def locality(original: str, edited: str, spans: Sequence[Span] | None) -> float:
             end = places[at][0] if at < len(places) else len(original)
             inside.append(any(start <= span[1] and span[0] <= end for span in spans))
         else:
-            inside.append(
-                any(places[at][0] < span[1] and span[0] < places[at][1] for span in spans)
-            )
+            start, end = places[at]
+            inside.append(any(start < span[1] and span[0] < end for span in spans))
     return float(np.mean(inside)) if inside else float("nan")

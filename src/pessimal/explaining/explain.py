@@ -283,10 +283,9 @@ def _outcomes(
 ) -> pd.DataFrame:
     """Outcomes of one perturber's changes; a text without a reward counts as failed."""
     changes = list(perturber.perturb(requests))
-    texts = [
-        each.request.comparison.conversation(each.text) for each in changes if each.text is not None
-    ]
-    scores = iter(scorer.rewards(texts).tolist())
+    texts = [(c.request.comparison, c.text) for c in changes if c.text is not None]
+    conversations = [comparison.conversation(text) for comparison, text in texts]
+    scores = iter(scorer.rewards(conversations).tolist())
     new_rewards = [None if change.text is None else next(scores) for change in changes]
     for number, reward in enumerate(new_rewards):
         if reward is not None and math.isnan(reward):
@@ -373,11 +372,9 @@ def _perplexity_ratios(
     """Perplexity of each edited response over that of the response as it stands; NaN without a
     text."""
     rows = table[table["edited"].notna()]
-    conversations = [
-        comparisons[key].conversation(text)
-        for column in ("original", "edited")
-        for key, text in zip(rows["comparison"], rows[column], strict=True)
-    ]
+    keys = [*rows["comparison"]] * 2
+    texts = zip(keys, [*rows["original"], *rows["edited"]], strict=True)
+    conversations = [comparisons[key].conversation(text) for key, text in texts]
     before, after = perplexities(conversations).reshape(2, -1)
     return pd.Series(after / before, index=rows.index).reindex(table.index)
 

@@ -14,12 +14,7 @@ from pessimal.analyses.nulls import taste
 from pessimal.errors import TableError
 from pessimal.explaining.attribute import PLACEBO, Amount
 from pessimal.explaining.distances import tokens
-from pessimal.explaining.metrics import (
-    cluster_index,
-    draws,
-    ratio_interval,
-    share_interval,
-)
+from pessimal.explaining.metrics import cluster_index, draws, ratio_interval, share_interval
 from pessimal.explaining.outcomes import (
     CHOSEN,
     COUNTERFACTUAL,

@@ -81,9 +81,8 @@ def generator(*names: str | int) -> np.random.Generator:
 # 2. Sentences
 
 _FENCE = re.compile(r"^[ \t]*(?:```|~~~)", re.MULTILINE)
-_UNTOUCHED = re.compile(
-    r"`[^`\n]+`|https?://\S+|www\.\S+|[\w.+-]{1,64}@[\w-]+\.[\w.-]+|\$\$?[^$\n]+\$\$?"
-)
+_ADDRESS = r"https?://\S+|www\.\S+|[\w.+-]{1,64}@[\w-]+\.[\w.-]+"
+_UNTOUCHED = re.compile(rf"`[^`\n]+`|{_ADDRESS}|\$\$?[^$\n]+\$\$?")
 _MARKER = re.compile(r"[ \t]*(?:(?:[-*•+]|\d{1,3}[.)]|#{1,6}|>)[ \t]+)*")
 _ENGLISH = frozenset(
     """
@@ -162,25 +161,17 @@ class Passage:
         marker = _MARKER.match(self.text, start, end)
         for cut, sentence_end in sentences(self.text, marker.end() if marker else start, end):
             index = bisect_right(self.untouched, cut, key=lambda span: span[1])
-            begin, stop = (
-                self.untouched[index]
-                if index < len(self.untouched)
-                else (sentence_end + 1, sentence_end)
-            )
-            if WORD.search(self.text, cut, sentence_end) and not (
-                begin <= cut and sentence_end <= stop
-            ):
+            near = self.untouched[index : index + 1]
+            is_code = any(begin <= cut and sentence_end <= stop for begin, stop in near)
+            if WORD.search(self.text, cut, sentence_end) and not is_code:
                 yield Sentence(cut, sentence_end, start)
 
     def _goes_on(self, before: Sentence, after: Sentence) -> bool:
         """Whether a line goes on with the sentence of the line before, as in a poem or a wrapped
         text."""
-        gap = self.text[before.end : after.start]
-        return (
-            gap.strip(" \t") == "\n"
-            and self.text[before.end - 1] not in ".!?…:"
-            and self.text[after.start].islower()
-        )
+        is_next = self.text[before.end : after.start].strip(" \t") == "\n"
+        is_open = self.text[before.end - 1] not in ".!?…:"
+        return is_next and is_open and self.text[after.start].islower()
 
 
 def why_untouched(text: str, *, english: bool) -> str | None:
@@ -245,9 +236,8 @@ def word_put(passage: Passage, start: int, end: int, put: str) -> Replacement:
     elif opens or (old[:1].isupper() and not re.match(r"I\b", old)):
         put = _capitalised(put)
     if article := _ARTICLE.search(text, max(0, start - 5), start):
-        vowel = _SILENT_H.match(put) or (
-            put[:1].lower() in set("aeiou") and not _CONSONANT.match(put)
-        )
+        vowel = put[:1].lower() in set("aeiou") and not _CONSONANT.match(put)
+        vowel = vowel or bool(_SILENT_H.match(put))
         fitting = "an" if vowel else "a"
         if article.group().split()[0].lower() != fitting:
             fitting = fitting.capitalize() if article.group()[0].isupper() else fitting

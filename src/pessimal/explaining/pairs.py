@@ -16,7 +16,7 @@ import pandas as pd
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from pessimal.analyses.preferences import better_margins, preference_results
+from pessimal.analyses.preferences import LENGTHS, better_margins, preference_results
 from pessimal.errors import InputError
 from pessimal.explaining.outcomes import Scorer
 from pessimal.tables.comparisons import Comparison, choose, digest, load
@@ -90,24 +90,17 @@ def pair_frame(rewards: np.ndarray, pairs: Sequence[Comparison], *, model: str) 
     Args:
         rewards: of both answers of each pair, in their order.
     """
-    rewards = rewards.reshape(-1, 2)
     conversations = [pair.conversation(text) for pair in pairs for text in pair.responses]
     numbers, together = np.arange(len(pairs)), [frozenset(pair.responses) for pair in pairs]
     links: list[tuple[np.ndarray, Sequence]] = [(np.repeat(numbers, 2), conversations)]
     links.append((numbers, together))
-    return pd.DataFrame(
-        {
-            "model": model,
-            "key": [pair.key for pair in pairs],
-            "cluster": _components(links, len(pairs)),
-            "category": [pair.category or "uncategorised" for pair in pairs],
-            "preferred": [pair.preferred for pair in pairs],
-            "first": rewards[:, 0],
-            "second": rewards[:, 1],
-            "first_length": [len(pair.responses[0]) for pair in pairs],
-            "second_length": [len(pair.responses[1]) for pair in pairs],
-        }
-    )
+    table = pd.DataFrame({"model": model, "key": [pair.key for pair in pairs]})
+    table["cluster"] = _components(links, len(pairs))
+    table["category"] = [pair.category or "uncategorised" for pair in pairs]
+    table["preferred"] = [pair.preferred for pair in pairs]
+    table[["first", "second"]] = rewards.reshape(-1, 2)
+    table[[*LENGTHS]] = [[len(text) for text in pair.responses] for pair in pairs]
+    return table
 
 
 def _components(links: Sequence[tuple[np.ndarray, Sequence]], size: int) -> np.ndarray:

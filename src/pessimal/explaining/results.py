@@ -84,26 +84,22 @@ def explained_results(explained: Explained, options: Resampling) -> list[Result]
     null = rates[(rates["attribute"] == PLACEBO) & (rates["n"] > 0)]
     null_rate = float(null["flip_rate"].iloc[0]) if len(null) else 0.0
     effect = replace(FLIP_RATE, null=null_rate)
-    forest = Forest.of(
-        effect,
-        data=_add_taste(pd.concat([_order_by_rate(along, "attribute", "max"), null])),
-        row="attribute",
-        group="taste",
-        tabs=(),
-        xlabel="share of edits that flip the preference (line: placebo edits)",
-    )
-    flips = _flip_rate_result(
-        rates,
-        along,
-        {explained.model: explained.model},
-        effect,
-        plot=forest,
-        method=METHOD,
-        summary=_summary(along, null, explained),
-        notes=_left_out(explained),
-    )
+    data = _add_taste(pd.concat([_order_by_rate(along, "attribute", "max"), null]))
+    xlabel = "share of edits that flip the preference (line: placebo edits)"
+    names = {explained.model: explained.model}
     return [
-        flips,
+        _flip_rate_result(
+            rates,
+            along,
+            names,
+            effect,
+            plot=Forest.of(
+                effect, data=data, row="attribute", group="taste", tabs=(), xlabel=xlabel
+            ),
+            method=METHOD,
+            summary=_summary(along, null, explained),
+            notes=_left_out(explained),
+        ),
         _slopes_result(table, METHOD),
         _representatives(published, explained),
         _coverage_result(published, options, EDITS, diversity=True),
@@ -449,12 +445,10 @@ def pair_results(explained: Explained) -> list[Result]:
     [key] = explained.decided
     edits, margin = explained.edits, float(explained.table["margin"].iloc[0])
     first, second = explained.rewards[key]
-    columns = (edits[name] for name in ("attribute", "side", "amount"))
-    edits = edits.assign(
-        liked=[liked(*row) for row in zip(*columns, strict=True)],
-        flips=edits["outcome"] == COUNTERFACTUAL,
-        words=[_n_words(b) - _n_words(a) for a, b in edits[["original", "edited"]].to_numpy()],
-    )
+    columns = edits[["attribute", "side", "amount"]].itertuples(index=False)
+    words = [_n_words(b) - _n_words(a) for a, b in edits[["original", "edited"]].to_numpy()]
+    edits = edits.assign(flips=edits["outcome"] == COUNTERFACTUAL, words=words)
+    edits["liked"] = [liked(*row) for row in columns]
     table = (
         edits.groupby(["attribute", "liked"], sort=False)
         .agg(
@@ -465,34 +459,27 @@ def pair_results(explained: Explained) -> list[Result]:
             words=("words", "mean"),
         )
         .reset_index()
-        .sort_values("change", kind="stable", ignore_index=True)
     )
+    table = table.sort_values("change", kind="stable", ignore_index=True)
     flips, top = int(table["flips"].sum()), table.iloc[0]
-    return [
-        Result(
-            PAIR,
-            table,
-            f"{explained.model} prefers the response given as {GIVEN[int(second > first)]}, by "
-            f"{significant(margin)}; {flips or 'none'} of {len(edits)} edits "
-            f"flip{'s' * (flips == 1)} that.",
-            method=METHOD,
-            weight=2.0,
-            estimate=Estimate("margin", margin, len(edits), "edits"),
-            notes=(
-                f"Rewards: {significant(first)} of chosen, {significant(second)} of rejected. "
-                f"The lowest mean change of the margin is {signed(top['change'])}, by edits "
-                f"against liking {_liking(top)}.",
-            ),
-            summary={
-                "margin": margin,
-                "reward/chosen": first,
-                "reward/rejected": second,
-                "flips": flips,
-            },
-        ),
-        *_smallest_and_largest(explained),
-        *_stored(explained),
-    ]
+    headline = f"{explained.model} prefers the response given as {GIVEN[int(second > first)]}, by "
+    headline += f"{significant(margin)}; {flips or 'none'} of {len(edits)} edits "
+    headline += f"flip{'s' * (flips == 1)} that."
+    note = f"Rewards: {significant(first)} of chosen, {significant(second)} of rejected. The "
+    note += f"lowest mean change of the margin is {signed(top['change'])}, by edits against liking "
+    note += f"{_liking(top)}."
+    summary = {"margin": margin, "flips": flips, "reward/chosen": first, "reward/rejected": second}
+    result = Result(
+        PAIR,
+        table,
+        headline,
+        method=METHOD,
+        weight=2.0,
+        notes=(note,),
+        summary=summary,
+        estimate=Estimate("margin", margin, len(edits), "edits"),
+    )
+    return [result, *_smallest_and_largest(explained), *_stored(explained)]
 
 
 def _n_words(text: str) -> int:

@@ -95,10 +95,7 @@ class Perturber(Protocol):
 
 
 def make_perturber(
-    spec: Mapping[str, Any],
-    *,
-    attributes: Sequence[Attribute],
-    cache: Path | None,
+    spec: Mapping[str, Any], *, attributes: Sequence[Attribute], cache: Path | None
 ) -> Perturber:
     """The perturber of a configuration.
 

@@ -8,6 +8,7 @@ Knows what to ask and what to make of the answers. Does not know how a question 
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -109,10 +110,8 @@ class TwoSteps:
         results |= self._rewrite(spans)
         self.chat.check_answered()
         note = "at temperature 0 every seed gives the same text, which stands under seed 0"
-        return [
-            results.get(each) or Perturbation(each, Status.not_applicable, note=note)
-            for each in requests
-        ]
+        unchanged = partial(Perturbation, status=Status.not_applicable, note=note)
+        return [results.get(request) or unchanged(request) for request in requests]
 
     def dry_run(self, requests: Sequence[Request]) -> DryRun:
         """Calls and tokens that `perturb` would take, without any call."""
@@ -145,11 +144,9 @@ class TwoSteps:
     def _rewrite(self, spans: dict[Request, Spans | None]) -> dict[Request, Perturbation]:
         """Step 2; of a paraphrase of another length once more, and the closer one is kept."""
         results = self._rewritten(spans, again=False)
-        again = {
-            request: spans[request]
-            for request, change in results.items()
-            if change.text is not None and _length_ratio(change) < _SAME_LENGTH
-        }
+        texts = [change for change in results.values() if change.text is not None]
+        other = [change.request for change in texts if _length_ratio(change) < _SAME_LENGTH]
+        again = {request: spans[request] for request in other}
         self.chat.usage["changes asked for once more"] += len(again)
         for request, second in self._rewritten(again, again=True).items():
             better = max(results[request], second, key=_length_ratio)

@@ -124,13 +124,11 @@ def rewrite_plainly(request: Request, *, again: bool = False) -> Question:
     conversation is not shown. `again`: an earlier paraphrase had another length."""
     wording = {PLACEBO: PLAIN_PLACEBO, OVERALL: PLAIN_OVERALL}.get(request.attribute.name, PLAIN)
     amount = request.attribute.amount(request.direction).value
-    instruction = _filled(
-        wording, request.attribute, AMOUNT=amount, DIRECTION=request.direction.value
+    instruction = (
+        _filled(wording, request.attribute, AMOUNT=amount, DIRECTION=request.direction.value)
+        + f"\n{ANOTHER_LENGTH}" * again
     )
-    messages = (
-        {"role": "system", "content": instruction + f"\n{ANOTHER_LENGTH}" * again},
-        {"role": "user", "content": f"Text: {request.text}"},
-    )
+    messages = _pair(instruction, f"Text: {request.text}")
     return Question(messages, PLAINLY, request.seed)
 
 
@@ -166,5 +164,8 @@ def _material(request: Request) -> dict[str, Any]:
 def _messages(instruction: str, material: Mapping[str, Any]) -> tuple[dict[str, str], ...]:
     # Not escaped beyond what JSON demands: a model copies words of other scripts better than their
     # escapes.
-    text = json.dumps(material, ensure_ascii=False)
+    return _pair(instruction, json.dumps(material, ensure_ascii=False))
+
+
+def _pair(instruction: str, text: str) -> tuple[dict[str, str], ...]:
     return ({"role": "system", "content": instruction}, {"role": "user", "content": text})

@@ -32,13 +32,10 @@ from pessimal.tables.files import sha256_of
 RULES = Path(__file__).with_name("placebo.yaml")
 MOST_WORDS = 2
 """Words by which a response may become longer or shorter."""
-DIGITS = dict(
-    zip(("two", "three", "four", "five", "six", "seven", "eight", "nine"), "23456789", strict=True)
-)
-LAST_RESORT = (
-    Edit(find=r"(?<=[.!?])  (?=[A-Z])", put=" "),
-    Edit(find=r"(?<=[.!?]) (?=[A-Z])", put="  "),
-)
+_WORDS = ("two", "three", "four", "five", "six", "seven", "eight", "nine")
+DIGITS = dict(zip(_WORDS, "23456789", strict=True))
+_GAP = r"(?<=[.!?])%s(?=[A-Z])"
+LAST_RESORT = (Edit(find=_GAP % "  ", put=" "), Edit(find=_GAP % " ", put="  "))
 """Used where fewer than two of the others apply: two spaces behind a sentence are seldom seen
 today."""
 
