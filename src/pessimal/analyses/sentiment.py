@@ -22,6 +22,7 @@ from pessimal.analyses.analysis import (
     name_prefix,
     notes_on_states,
     outcome_states,
+    quoted,
     random_head_clause,
     strongest,
     word_frequencies,
@@ -373,7 +374,7 @@ def _asymmetry_result(tables: TableSet, table: pd.DataFrame, figure: dict[str, A
         verdict = f"no model is found to be steeper on one side of {row['lexicon']} valence"
     data = add_mean_rows(table, "steeper_sd", by=["lexicon", "prompt"])
     xlabel = "difference of slopes (SD per unit of valence)"
-    headline = f"On {row['prompt']}, {verdict}; most, {label}: {number}."
+    headline = f"On {quoted(row['prompt'])}, {verdict}; most, {label}: {number}."
     share = 1 if paired else 1 / 2  # of one prompt it is the lexicon's too
     return Result.of_row(
         row,
