@@ -21,7 +21,7 @@ from hypothesis.configuration import set_hypothesis_home_dir
 
 from artifacts import OUTCOME, write_artifact
 from experiments.inherited_values.word_categories import read_dictionary
-from pessimal.cli import with_task
+from pessimal.cli import add_task
 from pessimal.errors import ConfigError, InputError, TableError, UserError
 from pessimal.explaining.smallest import apply, hunks_between
 from pessimal.explaining.views import from_json, to_json, views
@@ -36,7 +36,7 @@ from pessimal.tables.score_table import read_provenance, read_score_table
 from pessimal.tables.word_lists import read_frequencies, read_lexicon
 from pessimal.texts import literal, short_names, storable
 from pessimal.tracking.registry import MANIFEST, Manifest, Registry, read_manifest, safe_name
-from pessimal.verbs.common import as_csv, shown, table_text, visible
+from pessimal.verbs.common import as_csv, cell_text, table_text, visible
 from pessimal.verbs.runs import artifact_frame
 
 # It keeps tables of Unicode there, from before the first fixture on.
@@ -251,7 +251,7 @@ words = st.sampled_from(["scan", "runs", "show", "-m", "--cfg", "job", "model=",
 @cases(100, arguments=st.lists(st.one_of(words, hostile), max_size=6))
 @example(arguments=["runs", "show", "\ud83d"])
 def test_a_command_line_becomes_one_for_hydra_or_is_refused(arguments):
-    is_refused(lambda: with_task(arguments), kinds=ConfigError)
+    is_refused(lambda: add_task(arguments), kinds=ConfigError)
 
 
 @cases(40, text=hostile)
@@ -302,7 +302,7 @@ def test_names_are_safe_for_folders_and_stay_apart(names):
 
 @cases(60, value=st.one_of(hostile, values))
 def test_a_terminal_gets_one_line_without_control_characters(value):
-    for text in (visible(str(value)), shown(value)):
+    for text in (visible(str(value)), cell_text(value)):
         assert not any(unicodedata.category(character)[0] == "C" for character in text)
         assert len(text.splitlines()) <= 1
     assert table_text(["name"], [[value]], width=30).count("\n") == 1

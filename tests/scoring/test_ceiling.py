@@ -209,4 +209,4 @@ def test_a_sum_is_bounded_by_its_terms():
     assert total.beyond([6.5, -3.25, 0.0]) == 0.5
     assert total.share(6.0) == 1.0
     assert total.share(1.5) == 0.0
-    assert not weighted_sum([*terms, (1.0, unbounded("c"))]).known
+    assert not weighted_sum([*terms, (1.0, unbounded("c"))]).is_bounded

@@ -140,7 +140,7 @@ def test_a_reward_of_texts_is_asked_twice_for_a_sample_and_never_again(tmp_path,
     made = wrap_callable(length)
     reward = Paid(**{field.name: getattr(made, field.name) for field in fields(made)})
     asked = list(dict.fromkeys(conversations(60, seed=5)))
-    options = {"device": torch.device("cpu"), "kept": tmp_path}
+    options = {"device": torch.device("cpu"), "folder": tmp_path}
     caplog.set_level("INFO")
     one = text_scorer(reward, asked[:40], **options)
     sample = len(calls) // 2
