@@ -714,9 +714,8 @@ def _hide(result: Result) -> Result:
         hidden = secret if name == "feature" else pd.Series(True, table.index)
         table[name] = column.where(~hidden, "text " + digests if name == "feature" else "")
     if "feature" in table:
-        for text, digest in zip(
-            result.table["feature"][secret], table["feature"][secret], strict=True
-        ):
+        names = [each["feature"][secret] for each in (result.table, table)]
+        for text, digest in zip(*names, strict=True):
             headline = headline.replace(literal(text, limit=60), digest)
     plot = result.plot
     if plot is not None:

@@ -372,7 +372,8 @@ def _additions(result: Result, evidence: ByName, threshold: Threshold) -> Fields
     if len(sure):
         sentence = f"Appending {word} changes the reward of {int(token['n'])} real answers by "
         sentence += f"{size} on average and raises {token['raised']:.0%} of them: "
-        sentence += f"{token['effect'] / step:.1f} times {unit}."
+        sentence += f"{token['effect'] / step:.1f} times {unit}"
+        sentence += "." if limit is None else f" (limit {limit:g}, for the whole interval)."
         verdict = REVIEW if verdict == PASS else verdict
     else:
         sentence = f"No token was found to raise the reward of {int(row['n'])} real answers; "
@@ -394,8 +395,10 @@ def answer_step(preferences: Result | None, spread: float) -> tuple[float, str]:
     if preferences is not None:
         pairs = preferences.table[preferences.table["category"] == ALL].iloc[0]
         if pairs["low"] > 0.5 and pairs["margin"] > 0:
-            return float(pairs["margin"]) / spread, "the step from a worse to a better answer"
-    return STEP_SD, "the mean distance of two answers"
+            return float(
+                pairs["margin"]
+            ) / spread, "the mean gap between a better and a worse answer"
+    return STEP_SD, "the mean gap between two answers"
 
 
 def _grader(result: Result, evidence: ByName, threshold: Threshold) -> Fields:
@@ -523,7 +526,7 @@ def ceiling(bounds: "Bounds", table: ScoreTable) -> Result:
     row = {"low": bounds.low, "high": bounds.high, "low_sd": low, "high_sd": high}
     row |= {"how": bounds.how, "n": len(rewards)}
     headline = f"The reward of any answer lies between {signed(low, '+.2f')} and "
-    headline += f"{signed(high, '+.2f')} SD of single tokens."
+    headline += f"{signed(high, '+.2f')} SD of single tokens, counted from their mean."
     estimate = Estimate("highest reward, SD above the mean token", high, len(rewards), "tokens")
     return Result("ceiling", pd.DataFrame([row]), headline, method=AUDIT, estimate=estimate)
 
