@@ -272,7 +272,7 @@ def test_a_models_card_says_what_it_wants_agrees_with_and_is_moved_by(shown):
     assert "frequency −0.70 SD worst, unrated 2/3" in alder
     assert "uncorrected" not in alder
     assert "Moved by" not in birch
-    assert "d, b, 2.1M, 90% certified" in alder
+    assert "d, b, 2.1M, 90% of ranks certified" in alder
     assert "⚠" not in alder
     assert "scored in bfloat16" in birch
     assert "no rank is certified" in cards["cedar"]

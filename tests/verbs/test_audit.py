@@ -201,7 +201,7 @@ def test_a_planted_token_fails_is_named_and_differs_from_the_baseline(
     assert checks["one_word"]["low"] > checks["one_word"]["limit"]
     token = AutoTokenizer.from_pretrained(pair / "planted").decode([SECRET])
     assert token in checks["additions"]["evidence"]
-    assert "random heads" in checks["additions"]["evidence"]
+    assert "random output layers" in checks["additions"]["evidence"]
     assert "one_word" in err.splitlines()[-1]
     beyond = {row["kind"] for row in document["changes"]["numbers"] if row["verdict"] == FAIL}
     assert {"one_word", "check"} <= beyond
