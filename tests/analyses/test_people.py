@@ -268,7 +268,8 @@ def test_a_head_that_nobody_trained_is_not_said_to_agree(table_set):
     assert rows["p_corrected"]["born"] > 0.2 > 0.01 > rows["p_corrected"]["taught"]
     assert set(rows["states"]) == {"base"}
     assert (
-        "1 of 2 models agree with people more than random heads do; most, taught" in result.headline
+        "1 of 2 models agree with people more than random output layers do; most, taught"
+        in result.headline
     )
     assert result.estimate.p == rows["p_corrected"]["taught"]
     assert result.estimate.heads == rows["random_head"]["taught"]
@@ -279,4 +280,4 @@ def test_a_head_that_nobody_trained_is_not_said_to_agree(table_set):
     )
     paper = by_name(analyse(tables, replace(OPTIONS, paper=True)))["human_correlation"]
     assert paper.table["random_head"].isna().all()
-    assert "random heads" not in paper.headline
+    assert "random output layers" not in paper.headline

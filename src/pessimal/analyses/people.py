@@ -382,7 +382,7 @@ def _correlation_result(
     row = rows.loc[sizes.idxmax()]
     label, number = tables.labels[row["model"]], f"ρ = {row['spearman']:.2f}"
     number += random_head_clause(row) or _interval(row)
-    beyond = " more than random heads do" if rows["random_head"].notna().any() else ""
+    beyond = " more than random output layers do" if rows["random_head"].notna().any() else ""
     if named_rows.empty:
         verdict = f"no model is found to {how} with people{beyond}; nearest, {label}"
     elif len(rows) == 1:
