@@ -156,6 +156,8 @@ def test_private_hides_the_texts_of_every_grader(frame, tmp_path):
     text = (results.folder / "results.json").read_text()
     assert "wrongly_paid" in text
     assert "us verify" not in text
+    public = pessimal.rollouts(frame, **options)
+    assert results["amplified"].headline == public["amplified"].headline, "its words are no texts"
 
 
 def test_a_tokenizer_makes_features_of_its_tokens(frame, tmp_path):

@@ -716,7 +716,7 @@ def _hide(result: Result) -> Result:
     if "feature" in table:
         names = [each["feature"][secret] for each in (result.table, table)]
         for text, digest in zip(*names, strict=True):
-            headline = headline.replace(literal(text, limit=60), digest)
+            headline = headline.replace(f'"{literal(text, limit=60)}"', digest)
     plot = result.plot
     if plot is not None:
         data = table if plot.data is None else table.loc[plot.data.index]
