@@ -58,7 +58,7 @@ def finish(*processes: subprocess.Popen) -> list[str]:
     """What they said; all of them must have ended well, and none may be waited for longer than
     three minutes."""
     try:
-        said = [process.communicate(timeout=180)[0] for process in processes]
+        said = [process.communicate(timeout=600)[0] for process in processes]
     finally:
         for process in processes:
             process.kill()
