@@ -56,7 +56,7 @@ def started(folder: Path, command: list[str]) -> subprocess.Popen:
 
 def finish(*processes: subprocess.Popen) -> list[str]:
     """What they said; all of them must have ended well, and none may be waited for longer than
-    three minutes."""
+    ten minutes."""
     try:
         said = [process.communicate(timeout=600)[0] for process in processes]
     finally:
