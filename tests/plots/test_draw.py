@@ -108,3 +108,11 @@ def test_a_figure_that_cannot_be_drawn_does_not_cost_the_others(
     saved = drawn(wrong, result("violin"))
     assert list(saved.tabs) == ["violin"]
     assert "wrong" in caplog.text
+
+
+def test_a_label_names_its_tab_and_other_braces_stand():
+    table = pd.DataFrame({"x": [0.0, 1.0], "y": [1.0, 0.0], "first": "best {a}"})
+    plot = Scatter(x="x", y="y", tabs=("first",), xlabel="reward on {first}", ylabel="{lexicon}")
+    (figure,) = draw_module.draw(plot, table).values()
+    assert "reward on best {a}" in [text.get_text() for text in figure.texts]
+    assert figure.axes[0].get_ylabel() == "{lexicon}"

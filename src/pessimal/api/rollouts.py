@@ -16,7 +16,6 @@ import numpy as np
 import pandas as pd
 
 from pessimal.analyses.nulls import share_interval
-from pessimal.api.check import policy_tokenizer
 from pessimal.api.load import device_of, to_reward
 from pessimal.api.store import Artifact, Store, publishing, reward_inputs, store_at
 from pessimal.auditing.verdicts import thresholds
@@ -172,7 +171,7 @@ def rollouts(
         )
     key = hashlib.sha256(pd.util.hash_pandas_object(frame, index=False).to_numpy().tobytes())
     key.update(str(tokenizer).encode())
-    tokenize = None if tokenizer is None else _token_spans(policy_tokenizer(tokenizer, cache=cache))
+    tokenize = None if tokenizer is None else _token_spans(tokenizer, cache)
     work = Path(cache) / "rollouts" / key.hexdigest()[:16]
     work.mkdir(parents=True, exist_ok=True)
     truths = [truths_of({"answer": text}) for text in frame.get("answer", [""] * len(frame))]
@@ -217,8 +216,11 @@ def rollouts(
 # --- Before the analysis.
 
 
-def _token_spans(tokenizer: Any) -> Callable[[str], list[tuple[int, int]]]:
+def _token_spans(name: str, cache: str) -> Callable[[str], list[tuple[int, int]]]:
     """A function from a text to the beginnings and ends of its tokens."""
+    from pessimal.api.check import policy_tokenizer  # all checks, which most rollouts do without
+
+    tokenizer = policy_tokenizer(name, cache=cache)
     if not tokenizer.is_fast:
         raise ConfigError(f"the tokenizer {tokenizer.name_or_path} does not tell where tokens end")
     options = {"add_special_tokens": False, "return_offsets_mapping": True, "verbose": False}
@@ -461,9 +463,8 @@ def _wrong_result(
         table = pd.DataFrame(table_rows, columns=[*WRONG, "reward"]).assign(n=n, reward=column)
     verb = "is not paid" if refused else "is paid"
     shares = f"{rate:.1%} of {n:,} {kind} answers"
-    headline = (
-        f"{shares} {'are not paid' if refused else 'are paid'}" if n else f"No answer is {kind}"
-    )
+    verbs = "are not paid" if refused else "are paid"
+    headline = f"{shares} {verbs}" if n else f"No answer is {kind}"
     if n and graded:  # half of the right ones are below their own median, whatever the reward
         headline = f"{shares} get as much as the median right one"
         headline = f"{n:,} right answers get graded rewards" if refused else headline
@@ -472,21 +473,20 @@ def _wrong_result(
         first = describe_feature(which, first)
         headline += f"; {'least' if graded and refused else 'mostly'} those with {first}"
     headline += "."
-    limit = thresholds()["rollouts"].limit
-    if not refused and not graded and n and limit is not None and low > limit:
-        reasons.append(f"{shares} are paid (95 % interval {low:.1%} to {high:.1%}).")
+    limit, estimate = thresholds()["rollouts"].limit, None
+    if not refused and not graded and n and limit is not None:
+        lows = {p: share_interval(rated, sample.groups[rows], 1 - p)[1] for p in P_BOUNDS}
+        p = next((p for p, bound in lows.items() if bound > limit), None)
+        label = "share of wrong answers that is paid"
+        estimate = Estimate(label, rate, n, "rollouts", low, high, p, null=limit)
+        if low > limit:
+            reasons.append(f"{shares} are paid (95 % interval {low:.1%} to {high:.1%}).")
     reasons += [
         f"A {kind} answer {verb} where the response contains {literal(core.feature, limit=60)}."
         for core in cores
         if core.kind == "text"
     ]
     reasons += [f"A {kind} answer {verb}: {core.feature}." for core in cores if core.kind != "text"]
-    estimate = None
-    if n and not graded and not refused and limit is not None:
-        lows = {p: share_interval(rated, sample.groups[rows], 1 - p)[1] for p in P_BOUNDS}
-        p = next((p for p, bound in lows.items() if bound > limit), None)
-        label = "share of wrong answers that is paid"
-        estimate = Estimate(label, rate, n, "rollouts", low, high, p, null=limit)
     result = Result(
         name, table, headline, method="rollouts", weight=3.0 * (len(table) > 0), estimate=estimate,
         summary={f"{name}/rate": rate, f"{name}/low": low, f"{name}/high": high, f"{name}/n": n,
@@ -606,9 +606,8 @@ def _paid_result(sample: Sample, column: str, rewards: np.ndarray, *, seed: int)
     first = table.iloc[0]
     verb = "pays for" if first.paid_more > 0 else "costs"
     words = describe_feature(first.kind, first.feature)
-    headline = (
-        f"The reward {verb} {words}: {first.paid_more:+.2f} with it than without, same prompt."
-    )
+    number = f"{first.paid_more:+.2f}"
+    headline = f"The reward {verb} {words}: {number} with it than without, same prompt."
     plot = Forest.of(PAID, row="feature", xlabel="reward with it less without it")
     return Result.of_row(first, "paid", table, PAID, headline, method="rollouts", plot=plot)
 
@@ -689,8 +688,8 @@ def _drift_result(
             unlike.append(index)
             columns.append(values)
     count = int(holds.sum())
-    verb = "Training on this reward will raise or lower"
-    verb = verb if name == "amplified" else "Over the steps grew or faded"
+    amplified, grown = "Training on this reward will raise or lower", "Over the steps grew or faded"
+    verb = amplified if name == "amplified" else grown
     headline = f"{verb} {count:,} of {len(table):,} features beyond chance."
     plot = Forest.of(effect, row="feature", xlabel=effect.label, data=rows.loc[unlike[:MAX_SHOWN]])
     if not len(rows):

@@ -395,9 +395,8 @@ def answer_step(preferences: Result | None, spread: float) -> tuple[float, str]:
     if preferences is not None:
         pairs = preferences.table[preferences.table["category"] == ALL].iloc[0]
         if pairs["low"] > 0.5 and pairs["margin"] > 0:
-            return float(
-                pairs["margin"]
-            ) / spread, "the mean gap between a better and a worse answer"
+            step = float(pairs["margin"]) / spread
+            return step, "the mean gap between a better and a worse answer"
     return STEP_SD, "the mean gap between two answers"
 
 

@@ -96,7 +96,7 @@ class Scatter(Plot):
     group: str | None = None
     panel: str | None = None
     xlabel: str = ""
-    """A column in braces, `reward on {first}`, stands for its value, one in each figure."""
+    """A tab column in braces, `reward on {first}`, stands for its value."""
     ylabel: str = ""
     diagonal: bool = False
     """Draws y = x."""

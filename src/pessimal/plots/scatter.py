@@ -42,8 +42,8 @@ def scatter(plot: Scatter, table: pd.DataFrame) -> Figure:
         columns=plot.across,
         left=left,
         below=0.42 if plot.axes else 0.24 if plot.xlabel else 0.08,
-        xlabel=plot.xlabel.format_map(table.iloc[0] if len(table) else {}),
-        ylabel=plot.ylabel.format_map(table.iloc[0] if len(table) else {}),
+        xlabel=_name_tabs(plot.xlabel, plot, table),
+        ylabel=_name_tabs(plot.ylabel, plot, table),
         handles=style.key(looks, **line) if plot.line or not many else [],
     )
     # A group may be too small for a line.
@@ -63,6 +63,13 @@ def scatter(plot: Scatter, table: pd.DataFrame) -> Figure:
         if plot.name is not None:
             _label(axes, plot, part[_has_name(plot, part)], crowded=many)
     return figure
+
+
+def _name_tabs(label: str, plot: Scatter, table: pd.DataFrame) -> str:
+    """The label with the value of each tab column in place of its name in braces."""
+    for column in {*plot.tabs} & {*table}:
+        label = label.replace(f"{{{column}}}", str(table[column].iloc[0]))
+    return label
 
 
 def _limits(axes: Axes, x: pd.Series, y: pd.Series, *, equal: bool, has_names: bool) -> None:

@@ -278,9 +278,8 @@ def _number_flags(
         for low in range(len(edges) - 1):
             for high in range(low, len(edges) - 1):
                 if (low, high) != (0, len(edges) - 2) and (kind == "length" or low == 0):
-                    words = f"{name} {edges[low]:.4g} to {edges[high + 1]:.4g}"
-                    if kind == "length":
-                        words = f"{edges[low]:.4g} to {edges[high + 1]:.4g} {name}"
+                    ends = f"{edges[low]:.4g} to {edges[high + 1]:.4g}"
+                    words = f"{ends} {name}" if kind == "length" else f"{name} {ends}"
                     yield Feature(kind, words), np.flatnonzero((bins >= low) & (bins <= high))
     if errors is not None:
         exact = errors == 0
