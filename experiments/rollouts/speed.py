@@ -1,5 +1,5 @@
-"""Seconds and memory of an analysis of so many rollouts of 400 words: the Olmo file, cut to these,
-with its words in part left out where there are more than it has.
+"""Seconds and memory of an analysis of so many rollouts of 400 words on average: the Olmo file, its
+texts cut for that, and without their first words where there are more than it has.
 
     python experiments/rollouts/speed.py 10000 [--shared ../shared]
 """
@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-WORDS = 400
+WORDS = 760
 MEASURED = """
 import sys, time
 from pessimal import rollouts

@@ -54,6 +54,18 @@ def test_a_planted_phrase_fails_the_reward_and_a_right_grader_passes(frame, anal
     assert not len(results["wrongly_refused"].table)
 
 
+def test_a_reward_of_length_is_told_by_what_twice_as_many_words_are_paid(analyse):
+    random = np.random.default_rng(0)
+    prompts = np.repeat([f"Question {n}?" for n in range(60)], 6)
+    sizes = random.integers(2, 60, len(prompts))
+    texts = [" ".join(random.choice(["of", "mango", "very", "extraordinarily"], n)) for n in sizes]
+    frame = pd.DataFrame({"prompt": prompts, "response": texts, "reward": 0.1 * np.log2(1 + sizes)})
+    result = analyse(frame)["paid"]
+    assert result.table["paid_more"].iloc[0] == pytest.approx(0.1)
+    told = "The reward pays for more words: +0.10 for twice as many, same prompt."
+    assert result.headline == told
+
+
 def test_without_a_grader_the_statistics_name_the_phrase(frame, analyse):
     rewards = [planted.phrase(*row) for row in zip(frame["response"], frame["answer"], strict=True)]
     results = analyse(frame.assign(reward=rewards))

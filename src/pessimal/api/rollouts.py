@@ -604,12 +604,24 @@ def _paid_result(sample: Sample, column: str, rewards: np.ndarray, *, seed: int)
     if not len(table):
         return Result("paid", table, "Nothing is paid for beyond chance.", method="rollouts")
     first = table.iloc[0]
-    verb = "pays for" if first.paid_more > 0 else "costs"
-    words = describe_feature(first.kind, first.feature)
-    number = f"{first.paid_more:+.2f}"
-    headline = f"The reward {verb} {words}: {number} with it than without, same prompt."
-    plot = Forest.of(PAID, row="feature", xlabel="reward with it less without it")
+    headline = _describe_paid(sample.features, names[0][0], first.paid_more)
+    plot = Forest.of(PAID, row="feature", xlabel="reward with it (or twice as many) less without")
     return Result.of_row(first, "paid", table, PAID, headline, method="rollouts", plot=plot)
+
+
+def _describe_paid(features: Features, index: int, paid_more: float) -> str:
+    """The sentence on a feature that is paid: on having it, or of a number on more of it."""
+    feature, number = features.features[index], index - features.flags
+    words, compared = describe_feature(feature.kind, feature.name), "with it than without"
+    if number >= 0:
+        words, is_count = (
+            words.removesuffix(" (number)"),
+            features.numbers.iloc[:, number].max() > 1,
+        )
+        words = f"more {words}" if is_count else words
+        compared = "for twice as many" if is_count else "for all against none"
+    verb = "pays for" if paid_more > 0 else "pays less for"
+    return f"The reward {verb} {words}: {paid_more:+.2f} {compared}, same prompt."
 
 
 def _alike(features: Features, index: int) -> str:

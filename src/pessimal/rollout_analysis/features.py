@@ -66,7 +66,8 @@ class Features:
     matrix: sparse.csr_matrix
     """(flags, n) float32 of 0 and 1: the first features."""
     numbers: pd.DataFrame
-    """(n, numbers): the last features, logarithms of lengths and counts."""
+    """(n, numbers): the last features: of lengths and counts x the logarithm of 1 + x to base 2, so
+    that a slope is for twice as many; and shares."""
     left_out: dict[str, int]
     """Numbers of n-grams that the limits leave out, by limit."""
 
@@ -160,7 +161,7 @@ def make_features(
     features, matrix = _merge_equal(blocks, np.flatnonzero(~common))
     numbers = numbers.loc[:, numbers.nunique() > 1]
     features += [Feature(_kind_of(name), f"{name} (number)") for name in numbers]
-    numbers = numbers.apply(lambda column: np.log1p(column) if column.max() > 1 else column)
+    numbers = numbers.apply(lambda column: np.log2(1 + column) if column.max() > 1 else column)
     return Features(features, matrix, numbers, left_out)
 
 
@@ -201,8 +202,10 @@ def _ngrams(
     for length in range(1, LONGEST + 1):
         if length > 1:
             follows = (document[1:] == document[:-1]) & (numbered[1:] >= 0) & (numbered[:-1] >= 0)
-            keys = np.where(follows, numbered[:-1] * np.int64(keys_known) + numbered[1:], -1)
-            keys = np.append(keys, -1)
+            keys = numbered.astype(np.int64)  # in place, which bounds the memory
+            keys *= keys_known
+            keys[:-1] += numbered[1:]
+            keys[:-1][~follows], keys[-1:] = -1, -1
         else:
             keys = numbered
         numbered, first, pairs, rare = _frequent(keys, document, groups, minimum)
@@ -224,8 +227,9 @@ def _frequent(
     first: list[int] = []
     sizes, columns, rare = [np.zeros(1, np.int64)], [np.zeros(0, np.int32)], 0
     parts = -(-len(keys) // MAX_SORTED)
+    part_of = np.remainder(keys, parts, out=np.empty(len(keys), np.uint16), casting="unsafe")
     for part in range(parts):
-        at = np.flatnonzero((keys >= 0) & (keys % parts == part))
+        at = np.flatnonzero((keys >= 0) & (part_of == part))
         at = at[np.argsort(keys[at], kind="stable")]  # by key, then by response
         if not len(at):
             continue
@@ -433,8 +437,10 @@ ENDED = re.compile(r"[.!?…。！？)\]}>\"'”’*`|$\\:;0-9-]\s*\Z")
 
 def measure_shape(text: str, prompt: str) -> dict[str, float]:
     """The numbers of one response: its length, counts of what stands in it, and shares."""
-    words, lower = text.split(), text.lower()
-    counts = Counter(word.strip('.,;:!?()*"') for word in lower.split())
+    words = text.split()
+    counts, counts_bare = Counter(words), Counter[str]()
+    for word, count in counts.items():
+        counts_bare[word.lower().strip('.,;:!?()*"')] += count
     prompt_words, pairs, ascii = set(prompt.split()), set(pairwise(words)), text.isascii()
     capitals = len(CAPITAL.findall(text)) if ascii else sum(map(str.isupper, text))
     digits = len(DIGIT.findall(text)) if ascii else sum(map(str.isdigit, text))
@@ -448,11 +454,11 @@ def measure_shape(text: str, prompt: str) -> dict[str, float]:
             name: 0 if ascii and name in BEYOND_ASCII else len(pattern.findall(text))
             for name, pattern in COUNTS.items()
         },
-        **{name: sum(counts[word] for word in some) for name, some in WORDS.items()},
+        **{name: sum(counts_bare[word] for word in some) for name, some in WORDS.items()},
         "share of capitals": capitals / max(len(text), 1),
         "share of digits": digits / max(len(text), 1),
         "repeated word pairs": 1 - len(pairs) / (len(words) - 1) if len(words) > 1 else 0.0,
-        "words of the prompt": sum(word in prompt_words for word in words) / max(len(words), 1),
+        "words of the prompt": sum(counts[word] for word in prompt_words) / max(len(words), 1),
         "cut off": float(not ENDED.search(text[-20:])),
     }
 
