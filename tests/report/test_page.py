@@ -210,7 +210,7 @@ def ends(certified: bool = True) -> Result:
     )
 
 
-def test_a_models_card_says_what_it_wants_agrees_with_and_is_moved_by(shown):
+def test_the_page_says_what_each_model_wants_agrees_with_and_measures(shown):
     pairs = pd.DataFrame(
         [
             ["lab/alder", "lab/birch", 0.9],
@@ -269,9 +269,12 @@ def test_a_models_card_says_what_it_wants_agrees_with_and_is_moved_by(shown):
     assert "any answer: −4.25 to 5.50" in alder
     assert "no answer" not in birch
     assert re.search("Farthest ?cedar 0.20", alder)
-    assert "frequency −0.70 SD worst, unrated 2/3" in alder
-    assert "uncorrected" not in alder
-    assert "Moved by" not in birch
+    heads = [re.sub(r"\s+", " ", e["text"]) for e in tree.all("th", "sorted", scope="col")]
+    assert heads == ["model", "slopegreatest, rated"], "where p is least; none without p"
+    cells = [e["inside"][-1]["text"].strip() for e in tree.all("td", "sorted")]
+    assert cells == ["alder+0.40", "birch+0.90"]
+    assert [e["data-value"] for e in tree.all("td", "sorted")] == ["0.4", "0.9"]
+    assert [e["text"] for e in tree.all("b", "sorted")] == ["+0.40"], "what holds is bold"
     assert "d, b, 2.1M, 90% of ranks certified" in alder
     assert "⚠" not in alder
     assert "scored in bfloat16" in birch

@@ -16,7 +16,7 @@ from pessimal.report.artifact import Artifact
 from pessimal.report.explorer import explorer
 from pessimal.report.page import page
 from pessimal.tables import ScoreTable
-from pessimal.tables.result import Result
+from pessimal.tables.result import Effect, Result
 
 playwright = pytest.importorskip(
     "playwright.sync_api", reason="Playwright is in requirements.txt: make setup"
@@ -132,9 +132,11 @@ def file(tables, tmp_path_factory):
         method="agreement",
     )
     about = Result("provenance", pd.DataFrame({"model": MODELS, "developer": ["a", "b", "<u>c"]}))
+    skewness = pd.DataFrame({"model": MODELS, "skewness": [0.5, -1.25, 10.0], "p": 0.1, "n": 9})
+    moments = Result("moments", skewness, effect=Effect("skewness", "skewness", p="p", null=0.0))
     artifact = write_artifact(
         tmp_path_factory.mktemp("one") / "comparison",
-        [result, about],
+        [result, about, moments],
         labels={m: m for m in MODELS},
     )
     return written(tmp_path_factory, artifact, title="Browser", explorer=explorer(tables))
@@ -307,6 +309,20 @@ def test_no_token_model_or_prompt_acts_or_becomes_markup(open_page):
     assert shown.locator(inside).count() == shown.locator("#explorer-marks b").count() == 3
 
 
+def test_numbers_of_models_are_sorted_by_a_click_or_a_key(open_page):
+    shown = open_page()
+    heads, names = shown.locator(".sorted thead th"), shown.locator(".sorted tbody th")
+    assert names.all_inner_texts() == MODELS
+    heads.nth(1).click()
+    assert names.all_inner_texts() == [MODELS[2], MODELS[0], MODELS[1]]
+    assert heads.nth(1).get_attribute("aria-sort") == "descending"
+    heads.nth(1).press("Enter")
+    assert names.all_inner_texts() == [MODELS[1], MODELS[0], MODELS[2]]
+    heads.nth(0).click()
+    assert names.all_inner_texts() == sorted(MODELS, reverse=True)
+    assert heads.nth(1).get_attribute("aria-sort") is None
+
+
 def test_the_table_is_used_by_keyboard(open_page):
     shown = open_page()
     shown.locator(".grid").focus()
@@ -477,5 +493,5 @@ def test_without_javascript_everything_else_is_there(open_page):
     assert shown.locator("#agreement figure svg").first.is_visible()
     shown.locator("#agreement label", has_text="worst").click()
     assert open_panels(shown) == ["worst"]
-    shown.get_by_text("Numbers").click()
+    shown.get_by_text("Numbers").first.click()
     assert shown.locator("#agreement details td").first.is_visible()

@@ -1,5 +1,5 @@
-"""Statements of the page on each model: what it is, what it wants most and least; and its card:
-with whom it agrees, what moves it, what is wrong with its scores.
+"""Statements of the page on each model: what it is, what it wants most and least, its numbers; and
+its card: with whom it agrees, what is wrong with its scores.
 
 Knows an artifact's tables by their declared effects and plots, and by name only `agreement`,
 `models` and `provenance`.
@@ -13,14 +13,14 @@ import numpy as np
 import pandas as pd
 
 from pessimal.plots import BETWEEN
-from pessimal.report.artifact import Artifact, Shown, chosen_rows
+from pessimal.report.artifact import Artifact, Shown, chosen_rows, method
 from pessimal.statistics import LEVEL
 from pessimal.texts import literal, signed, significant
 
 TOKENS = 3
 """At each end."""
-EFFECTS = 3
-"""On a card, of the results of most weight."""
+Cell = tuple[str, str, bool]
+"""The text of a number, the number, and whether it holds."""
 PROMPTS = 6
 """On which the page begins with what is wanted; the section of extremes has all."""
 
@@ -30,24 +30,38 @@ def cards(artifact: Artifact) -> list[dict[str, Any]]:
     known.
 
     Columns: model · label · about · warnings · agreement (Closest or Farthest, the other model,
-    Kendall's τ) · effects (result, largest effect that holds after correction, where it is found
-    and how many hold of how many).
+    Kendall's τ).
     """
     whole_cards = []
-    results = sorted(artifact.results, key=lambda result: -result.weight)
     for model, label in artifact.labels.items():
         about, warnings = _provenance(artifact, model)
-        effects: dict[str, tuple[str, str, str]] = {}  # one a method
-        for result in results:
-            wanting = len(effects) < EFFECTS and result.method not in effects
-            if wanting and (effect := _effect(artifact, result, model)):
-                effects[result.method] = effect
         card: dict[str, Any] = {"model": model, "label": label, "about": about}
-        card |= {"warnings": warnings, "effects": [*effects.values()]}
-        card["agreement"] = _agreement(artifact, model)
-        if card["agreement"] or effects or _ends(artifact, model):
+        card |= {"warnings": warnings, "agreement": _agreement(artifact, model)}
+        if card["agreement"] or _ends(artifact, model):
             whole_cards.append(card)
     return whole_cards
+
+
+def model_numbers(artifact: Artifact) -> dict[str, list]:
+    """A table of models × numbers: columns (what is measured, of what, and the question) · rows
+    (label, and for each column the text of the number, the number, and whether it holds after
+    correction).
+
+    Of each method it has the result of most weight, where that is farthest from its null.
+    """
+    columns, numbers = list[tuple[str, str, str]](), list[dict[str, Cell]]()
+    methods = set[str]()
+    for result in sorted(artifact.results, key=lambda result: -result.weight):
+        if result.method not in methods and (found := _numbers(artifact, result)):
+            methods.add(result.method)
+            columns.append((*found[0], method(result.method).title))
+            numbers.append(found[1])
+    rows = [
+        (label, [column.get(model, ("", "-Infinity", False)) for column in numbers])
+        for model, label in artifact.labels.items()
+        if any(model in column for column in numbers)
+    ]
+    return {"columns": columns, "rows": rows}
 
 
 def wanted(artifact: Artifact) -> list[dict[str, Any]]:
@@ -164,8 +178,9 @@ def _agreement(artifact: Artifact, model: str) -> list[tuple[str, str, str]]:
     return list(zip(("Closest", "Farthest"), names, taus, strict=False))
 
 
-def _effect(artifact: Artifact, result: Shown, model: str) -> tuple[str, str, str] | None:
-    """The largest effect on a model, of those whose corrected p is at most LEVEL."""
+def _numbers(artifact: Artifact, result: Shown) -> tuple[tuple[str, str], dict[str, Cell]] | None:
+    """A number of each model, and what it is: of the prompt, list or the like in which one of the
+    models has the least p, or is farthest from the null; None of a result without such numbers."""
     effect, table = result.effect, artifact.table(result.name)
     if effect is None or effect["p"] not in table or "model" not in table:
         return None
@@ -173,21 +188,23 @@ def _effect(artifact: Artifact, result: Shown, model: str) -> tuple[str, str, st
     if set(where) <= set(table):
         table = chosen_rows(table, where)
     column, p = effect["column"], effect["p"]
-    tested = table[(table["model"] == model) & table[p].notna()]
-    holds = tested[tested[p] <= LEVEL]
-    if holds.empty:
+    table = table.dropna(subset=[column, p])
+    if table.empty:
         return None
-    null = holds[effect["null"]] if isinstance(effect["null"], str) else effect["null"] or 0.0
-    distance = holds[column] - null
-    row = holds.loc[distance.abs().idxmax()]
+    null = table[effect["null"]] if isinstance(effect["null"], str) else effect["null"] or 0.0
+    distance = table[column] - null
+    signs = "+.2f" if (distance == table[column]).all() else ".2f"
     texts = [c for c in table if c != "model" and not pd.api.types.is_numeric_dtype(table[c])]
-    keys = [c for c in texts if tested[c].nunique() > 1]
-    keys = [c for c in keys if not any(_follows(table, c, other) for other in texts)]
-    keys_of_row = ", ".join(literal(str(row[key]), limit=40).replace("_", " ") for key in keys)
-    symbol = f"{effect['symbol']}=" if effect["symbol"] else ""
-    value = signed(row[column], "+.2f" if (distance == holds[column]).all() else ".2f")
-    unit = f" {effect['unit']}" if effect["unit"] else ""
-    return result.name, f"{symbol}{value}{unit}", f"{keys_of_row} {len(holds)}/{len(tested)}"
+    keys = [c for c in texts if table.groupby("model")[c].nunique().max() > 1]
+    farthest = table.loc[table.assign(at=-distance.abs()).sort_values([p, "at"]).index[0]]
+    rows = chosen_rows(table, farthest[keys].to_dict()).drop_duplicates("model")
+    keys = [c for c in keys if not any(_follows(table, c, other) for other in keys)]
+    of = ", ".join(literal(str(farthest[key]), limit=40).replace("_", " ") for key in keys)
+    cells = {
+        model: (signed(value, signs), f"{value:.6g}", bool(holds))
+        for model, value, holds in zip(rows["model"], rows[column], rows[p] <= LEVEL, strict=True)
+    }
+    return (effect["label"], of), cells
 
 
 def _follows(table: pd.DataFrame, key: str, other: str) -> bool:

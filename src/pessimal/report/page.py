@@ -21,7 +21,15 @@ from pessimal.auditing.changes import CHANGES
 from pessimal.auditing.verdicts import AUDIT, FAIL, MEASURED, NOT_ASKED, NOT_MEASURED, PASS, REVIEW
 from pessimal.plots import BETWEEN, tabs_of
 from pessimal.report.artifact import MARKDOWN, Artifact, Shown, method
-from pessimal.report.cards import cards, kinds, marked, model_figures, prompts, wanted
+from pessimal.report.cards import (
+    cards,
+    kinds,
+    marked,
+    model_figures,
+    model_numbers,
+    prompts,
+    wanted,
+)
 from pessimal.report.explorer import Explorer
 from pessimal.report.scripts import drawing, library, own_script, policy
 from pessimal.statistics import LEVEL
@@ -57,7 +65,8 @@ def page(
     explorer: Explorer | None = None,
     notes: Sequence[str] = (),
 ) -> str:
-    """The HTML of the page, UTF-8; with scripts where there is an explorer for them.
+    """The HTML of the page, UTF-8; with scripts where there are an explorer or numbers of several
+    models for them.
 
     Args:
         notes: Markdown paragraphs for the foot of the page: whose data these are.
@@ -76,7 +85,9 @@ def page(
     wordings = {prompt for part in parts for prompt in part["prompts"]}
     environment.filters |= filters | {"line": number_line, "plain": glossary(wordings)}
     findings, further = _findings(parts)
-    scripts = [own_script(), *library()] if explorer and explorer.index else []
+    index = explorer.index if explorer else {}
+    is_sorted = any(len(part["numbers"].get("rows", ())) > 1 for part in parts)
+    scripts, files = [own_script()] * bool(index or is_sorted), library() if index else ()
     tables = [table for part in parts for table in part["wanted"]["tabs"]]
     rows = [row for table in tables for row in table["content"]["rows"]]
     ends = [tokens for row in rows for tokens in row["ends"].values()]
@@ -91,11 +102,11 @@ def page(
         further=further,
         tests=tests([(f"#{q['anchor']}", result) for _, q, result in findings + further]),
         explorer=explorer,
-        explorer_index={**explorer.index, "prompt": first} if scripts and explorer else None,
+        explorer_index={**index, "prompt": first} if index else None,
         notes=[Markup(MARKDOWN.render(note)) for note in notes],
-        policy=Markup(policy(scripts)),
+        policy=Markup(policy([*scripts, *files])),
         script=scripts[0] if scripts else None,
-        library=scripts[1:],
+        library=files,
     )
 
 
@@ -142,6 +153,7 @@ def _part(artifact: Artifact, anchor: str, taken: set[str]) -> dict[str, Any]:
         "cards": [
             (card, _card_figures(artifact, card, ids)) for card in cards(artifact) if not audit
         ],
+        "numbers": {} if audit else model_numbers(artifact),
         "provenance": {name: _table(table) for name, table in sources.items() if len(table)},
     }
 
