@@ -27,8 +27,7 @@ from experiments.demo_family.recipes import parse_recipe
 from pessimal import scan
 from pessimal.auditing.changes import changes, resemblance
 from pessimal.auditing.verdicts import FAIL, REVIEW, verdicts
-from pessimal.checking import CheckPlan, check
-from pessimal.checking.suite import conformance_results
+from pessimal.checking.suite import CheckPlan, check, conformance_results
 from pessimal.config.compose import build, composed
 from pessimal.rewards.obtain import open_reward
 from pessimal.verbs.common import store_of

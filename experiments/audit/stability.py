@@ -24,8 +24,7 @@ from pessimal.analyses import all_analyses, compare
 from pessimal.api.compare import read_options, reading_of
 from pessimal.auditing.evidence import one_word
 from pessimal.auditing.verdicts import NOT_MEASURED, verdicts
-from pessimal.checking import CheckPlan, check
-from pessimal.checking.suite import conformance_results
+from pessimal.checking.suite import CheckPlan, check, conformance_results
 from pessimal.config.compose import build, composed, configuration
 from pessimal.rewards.obtain import open_reward
 from pessimal.tables.table_set import table_sets

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-WORDS = 760
+WORDS = 700
 MEASURED = """
 import sys, time
 from pessimal import rollouts

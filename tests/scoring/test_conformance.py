@@ -13,8 +13,8 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 from transformers.models.gpt2 import GPT2Config
 from transformers.models.llama import LlamaForSequenceClassification
 
-from pessimal.checking import CheckPlan, as_table, conformance
-from pessimal.checking.checks import precision_check, precision_table
+from pessimal.checking.checks import as_table, precision_check, precision_table
+from pessimal.checking.suite import CheckPlan, conformance
 from pessimal.rewards.base import Part
 from pessimal.rewards.formats import Templated
 from pessimal.rewards.head import HeadSpec

@@ -1,12 +1,13 @@
-"""Runs whole commands in forked processes and kills them; a script for `test_unkillable.py`, never
+"""Runs a whole command in forked processes and kills it; a script for `test_unkillable.py`, never
 imported by it.
 
-Everything is imported once, here; a command then starts in milliseconds, each in a process and a
-folder of its own. `python killing.py PLAN.json` prints what came of every life as JSON. A life is
-one folder in which a command is started, killed right before one of the changes that it makes to
-registry or shards, and started again.
+Everything is imported once, here; a command then starts in milliseconds, in a process of its own.
+`python killing.py PLAN.json` runs it in one folder undisturbed. In another it is killed right before
+its first change to registry or shards, started again and killed before the first change of another
+kind, and so on until it ends. What came of that is printed as JSON.
 """
 
+import contextlib
 import json
 import os
 import re
@@ -19,21 +20,30 @@ import pyarrow.parquet  # noqa: F401
 import torch
 import transformers.models.llama.modeling_llama  # noqa: F401
 import wandb  # noqa: F401
+import wordfreq
 
 import pessimal.verbs.scan  # noqa: F401
 from pessimal.__main__ import main
 from pessimal.scoring.loop import Shards
 
 # Operations that change a folder, as Python's audit hooks call them.
-CHANGES = {"os.rename", "os.link", "os.remove", "os.mkdir", "os.rmdir", "os.chmod"}
+CHANGES = {"os.rename", "os.link", "os.remove", "os.mkdir", "os.rmdir"}
 
 
-def start(folder: Path, arguments: list[str], *, kill_before: int | None = None) -> int:
-    """Start a command in a forked process; its id. `kill_before` kills it before that change to
-    registry or shards."""
-    child = os.fork()
-    if child:
-        return child
+# Names differ by the scan's key, a batch's number and a random ending.
+NAMES = re.compile(r"[0-9a-f]{64}|\d{6}|(?<!-)-\w{8}(?=[/.]|$)")
+
+
+def run(folder: Path, arguments: list[str], spared: list[str] | None) -> int:
+    """Run a command in a forked process; its exit code. It is killed before its first change to
+    registry or shards of a kind that is not `spared`, which then is; with None it is not."""
+    folder.mkdir(parents=True, exist_ok=True)
+    kind = folder / "kind.txt"
+    if child := os.fork():
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        if code == -signal.SIGKILL and spared is not None:
+            spared.append(kind.read_text())
+        return code
     # A forked process makes torch's thread pool anew when it is first asked for, and two threads
     # that ask at once (the ones that load a checkpoint) find none: so it is asked for here, where
     # there is one thread.
@@ -43,7 +53,8 @@ def start(folder: Path, arguments: list[str], *, kill_before: int | None = None)
     os.dup2(said, 1)
     os.dup2(said, 2)
     log_shards(folder / "shards.txt")
-    log_changes(folder, kill_before)
+    if spared is not None:
+        kill_before_changes(folder, spared, kind)
     sys.argv = ["pessimal", *arguments]
     code = 1
     try:
@@ -71,15 +82,12 @@ def log_shards(file: Path) -> None:
     Shards.write = logged
 
 
-def log_changes(folder: Path, kill_before: int | None) -> None:
-    """Note every change to registry and shards, in this life's last run; die before the one that is
-    named."""
-    log = os.open(folder / "changes.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+def kill_before_changes(folder: Path, spared: list[str], kind: Path) -> None:
+    """Die before the first change to registry or shards of a kind that is not spared, and leave its
+    name in a file."""
     watched = [str(folder / "runs" / place) for place in ("registry", "cache/scans")]
-    seen = 0
 
     def hook(event, arguments):
-        nonlocal seen
         if event == "open" and isinstance(arguments[0], str):
             changes = bool((arguments[2] or 0) & (os.O_WRONLY | os.O_RDWR))
         else:
@@ -93,67 +101,27 @@ def log_changes(folder: Path, kill_before: int | None) -> None:
         place = os.path.abspath(place)
         if not any(place.startswith(root + os.sep) for root in watched):
             return
-        if seen == kill_before:
+        name = NAMES.sub("", f"{event} {os.path.relpath(place, folder)}")
+        if name not in spared:
+            kind.write_text(name)
             os.kill(os.getpid(), signal.SIGKILL)
-        seen += 1
-        os.write(log, f"{event} {os.path.relpath(place, folder)}\n".encode())
 
     sys.addaudithook(hook)
 
 
-def wait(child: int) -> int:
-    """Its exit code."""
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-
-
-def live(folder: Path, arguments: list[str], kill_before: int | None) -> dict:
-    """One life: start the command, kill it as planned, and let the same command finish."""
-    folder.mkdir(parents=True)
-    killed = (
-        kill_before is not None
-        and wait(start(folder, arguments, kill_before=kill_before)) == -signal.SIGKILL
-    )
-    return {"folder": str(folder), "code": wait(start(folder, arguments)), "killed": killed}
-
-
-def lives(folder: Path, arguments: list[str], *, worker: int, workers: int) -> list[dict]:
-    """An undisturbed life, then this worker's share of one for every kind of change that it made,
-    killed right before the last of that kind."""
-    calm = folder / f"calm-{worker}"
-    made = [live(calm, arguments, None)]
-    changes = (calm / "changes.txt").read_text().splitlines()
-    # Names differ by the scan's key, a batch's number and a random ending.
-    kinds = {
-        re.sub(r"[0-9a-f]{64}|\d{6}|(?<!-)-\w{8}(?=/|$)", "", change): step
-        for step, change in enumerate(changes)
-    }
-    for kind, step in list(kinds.items())[worker::workers]:
-        made.append(live(folder / f"step-{step}", arguments, step) | {"step": kind})
-    return made
-
-
-def run(folder: Path, arguments: list[str], workers: int) -> list[dict]:
-    """All lives of a command, from workers that run beside each other."""
-    torch.set_num_threads(1)
-    children = []
-    for worker in range(workers):
-        child = os.fork()
-        if not child:
-            code = 1
-            try:
-                found = lives(folder / "lives", arguments, worker=worker, workers=workers)
-                (folder / f"{worker}.json").write_text(json.dumps(found))
-                code = 0
-            finally:
-                os._exit(code)
-        children.append(child)
-    codes = [wait(child) for child in children]  # of all of them
-    if any(codes):
-        raise RuntimeError("a worker failed")
-    parts = [json.loads((folder / f"{worker}.json").read_text()) for worker in range(workers)]
-    return [life for part in parts for life in part]
-
-
 if __name__ == "__main__":
     plan = json.loads(Path(sys.argv[1]).read_text())
-    print(json.dumps(run(Path(plan["folder"]), plan["arguments"], plan["workers"])))
+    folder, spared = Path(plan["folder"]), []
+    torch.set_num_threads(1)
+    wordfreq.zipf_frequency("the", "en")  # reads its list
+    sys.path.append(str(Path(__file__).parents[1]))
+    import quick_hydra
+
+    quick_hydra.quicken()
+    sys.argv = ["pessimal", *plan["arguments"], "--cfg", "job"]
+    with contextlib.redirect_stdout(sys.stderr):
+        main()  # composed here, it is in every child
+    calm = run(folder / "calm", plan["arguments"], None)
+    while (code := run(folder / "killed", plan["arguments"], spared)) == -signal.SIGKILL:
+        pass
+    print(json.dumps({"codes": [calm, code], "kinds": spared}))

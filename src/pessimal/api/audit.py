@@ -52,7 +52,8 @@ from pessimal.auditing.verdicts import (
     verdicts,
 )
 from pessimal.catalogue import named_prompts
-from pessimal.checking import CheckPlan, grading
+from pessimal.checking import grading
+from pessimal.checking.suite import CheckPlan
 from pessimal.conversation import Prompt, Turn, turns_of
 from pessimal.errors import InputError
 from pessimal.explaining.pairs import labelled_pairs, pairs_digest, score_pairs, wrong_pairs

@@ -14,11 +14,11 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from pessimal.api.load import device_of, to_reward
 from pessimal.api.store import Artifact, Store, publishing, reward_inputs, store_at
 from pessimal.catalogue import is_named, named_prompts
-from pessimal.checking import CheckPlan, Conformance, grading
-from pessimal.checking import check as check_parts
+from pessimal.checking import grading
 from pessimal.checking.loop import LOOPS, LoopCheck, check_loop, loop_results
 from pessimal.checking.served import Diagnosis, diagnose, served_result
-from pessimal.checking.suite import conformance_results, counts_of
+from pessimal.checking.suite import CheckPlan, Conformance, conformance_results, counts_of
+from pessimal.checking.suite import check as check_parts
 from pessimal.conversation import Prompt
 from pessimal.errors import ConfigError, ModelError
 from pessimal.progress import counted

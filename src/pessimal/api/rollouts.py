@@ -16,7 +16,6 @@ import numpy as np
 import pandas as pd
 
 from pessimal.analyses.nulls import share_interval
-from pessimal.api.load import device_of, to_reward
 from pessimal.api.store import Artifact, Store, publishing, reward_inputs, store_at
 from pessimal.auditing.verdicts import thresholds
 from pessimal.conversation import Turn
@@ -39,7 +38,6 @@ from pessimal.rollout_analysis.features import (
 )
 from pessimal.rollout_analysis.readers import read_rollouts, rollouts_of
 from pessimal.rollout_analysis.within import SAME, FeatureTest, contain, name_paid, select_forward
-from pessimal.scoring.texts import text_scorer
 from pessimal.statistics import LEVEL
 from pessimal.tables.result import Effect, Estimate, Result, Results, merged
 from pessimal.texts import literal
@@ -238,6 +236,8 @@ def _open_graders(
     """The graders by name, with the tasks that they are given."""
     if reward is None:
         return {}
+    from pessimal.api.load import to_reward  # torch, which rollouts alone do without
+
     if tasks is None and any(truths):
         tasks = work / "tasks.jsonl"
         tasks.write_text(_tasks_text(frame, truths), encoding="utf-8")
@@ -339,6 +339,8 @@ def _score(
 
 def _ask(grader: Reward, sample: Sample, work: Path) -> halving.Ask:
     """A function that asks the grader; what it gives is kept for an analysis that goes on."""
+    from pessimal.api.load import device_of  # torch, as above
+    from pessimal.scoring.texts import text_scorer
 
     def conversations(texts: Sequence[tuple[int, str]]) -> list[tuple[Turn, ...]]:
         return [(*sample.conversations[n], Turn("assistant", text)) for n, text in texts]

@@ -5,8 +5,3 @@ the precision?
 allowed, and for a check that fails what that means and what to type. `trust` is the small version
 before every scan.
 """
-
-from pessimal.checking.checks import Check, as_table
-from pessimal.checking.suite import CheckPlan, Conformance, check, conformance
-
-__all__ = ["Check", "CheckPlan", "Conformance", "as_table", "check", "conformance"]

@@ -31,7 +31,7 @@ END_PIECES = 3
 MIN_RESPONSES, MIN_SHARE, MIN_PROMPTS, MAX_SHARE = 5, 0.002, 10, 0.98
 """Limits of the n-grams that are features: responses and their share, prompts, and the share of
 responses above which nearly all have it."""
-MAX_SORTED = 8_000_000
+MAX_SORTED = 4_000_000
 """Keys that are sorted at once, which bounds the memory."""
 MAX_ALIASES = 8
 TEXTS = ("text", "begins", "ends")
@@ -201,21 +201,26 @@ def _ngrams(
     numbered, keys_known = flat, len(names)
     for length in range(1, LONGEST + 1):
         if length > 1:
-            follows = (document[1:] == document[:-1]) & (numbered[1:] >= 0) & (numbered[:-1] >= 0)
-            keys = numbered.astype(np.int64)  # in place, which bounds the memory
-            keys *= keys_known
-            keys[:-1] += numbered[1:]
-            keys[:-1][~follows], keys[-1:] = -1, -1
-        else:
-            keys = numbered
-        numbered, first, pairs, rare = _frequent(keys, document, groups, minimum)
+            numbered = _pair_keys(numbered, document, keys_known)
+        numbered, first, pairs, rare = _frequent(numbered, document, groups, minimum)
         keys_known = max(len(first), 1)
         texts = ["".join(names[piece] for piece in flat[at : at + length]) for at in first]
         matrix = sparse.csr_matrix(
-            (np.ones(len(pairs[1]), np.float32), pairs[1], pairs[0]),
+            (np.ones(len(pairs[1]), np.uint8), pairs[1], pairs[0]),
             shape=(len(first), len(groups)),
         )
         yield texts, matrix, rare
+
+
+def _pair_keys(numbered: np.ndarray, document: np.ndarray, known: int) -> np.ndarray:
+    """(n,) a number for the keys at a position and the next one, which are less than `known`; -1
+    where one of them is none, or stands in another response."""
+    follows = (document[1:] == document[:-1]) & (numbered[1:] >= 0) & (numbered[:-1] >= 0)
+    keys = numbered.astype(np.int64)  # in place, which bounds the memory
+    keys *= known
+    keys[:-1] += numbered[1:]
+    keys[:-1][~follows], keys[-1:] = -1, -1
+    return keys
 
 
 def _frequent(
@@ -226,8 +231,8 @@ def _frequent(
     numbered = np.full(len(keys), -1, dtype=np.int32)
     first: list[int] = []
     sizes, columns, rare = [np.zeros(1, np.int64)], [np.zeros(0, np.int32)], 0
-    parts = -(-len(keys) // MAX_SORTED)
-    part_of = np.remainder(keys, parts, out=np.empty(len(keys), np.uint16), casting="unsafe")
+    parts = min(-(-len(keys) // MAX_SORTED), 256)
+    part_of = np.remainder(keys, parts, out=np.empty(len(keys), np.uint8), casting="unsafe")
     for part in range(parts):
         at = np.flatnonzero((keys >= 0) & (part_of == part))
         at = at[np.argsort(keys[at], kind="stable")]  # by key, then by response
@@ -309,7 +314,7 @@ def _flags(
         return []
     indices = np.concatenate([rows for _, rows in frequent]).astype(np.int32)
     bounds = np.append(0, np.cumsum([len(rows) for _, rows in frequent]))
-    data = np.ones(len(indices), np.float32)
+    data = np.ones(len(indices), np.uint8)
     shape = (len(frequent), len(groups))
     return [
         ([feature for feature, _ in frequent], sparse.csr_matrix((data, indices, bounds), shape))
@@ -320,7 +325,8 @@ def _merge_equal(
     blocks: list[tuple[list[Feature], sparse.csr_matrix]], rows: np.ndarray
 ) -> tuple[list[Feature], sparse.csr_matrix]:
     """One feature for those of the same responses, of some rows of the blocks: a length, else
-    another shape, else the longest text, with the others as its aliases. Empties the blocks."""
+    another shape, else the longest text, with the others as its aliases; as float32. Empties the
+    blocks, which are of bytes: that bounds the memory."""
     features = [feature for names, _ in blocks for feature in names]
     marks = np.random.default_rng(0).integers(0, 2**63, blocks[0][1].shape[1], dtype=np.uint64)
     digests = np.concatenate([_digest_rows(matrix, marks) for _, matrix in blocks])
@@ -340,13 +346,15 @@ def _merge_equal(
         end = start + len(names)
         parts.append(matrix[rows[(rows >= start) & (rows < end)] - start])
         start = end
-    return [merged[row] for row in rows.tolist()], sparse.vstack(parts, format="csr")
+    whole = sparse.vstack(parts, format="csr")
+    whole.data = whole.data.astype(np.float32)  # `whole.astype` would copy its places, too
+    return [merged[row] for row in rows.tolist()], whole
 
 
 def _digest_rows(matrix: sparse.csr_matrix, marks: np.ndarray) -> np.ndarray:
-    """(rows,) the sums, which wrap around, of the marks (n,) of the responses of each row."""
-    sums = np.append(np.uint64(0), np.cumsum(marks[matrix.indices]))
-    return sums[matrix.indptr[1:]] - sums[matrix.indptr[:-1]]
+    """(rows,) the sums, which wrap around, of the marks (n,) of the responses of each row, none of
+    which is empty."""
+    return np.add.reduceat(marks[matrix.indices], matrix.indptr[:-1])
 
 
 # --- The answer that a response gives.

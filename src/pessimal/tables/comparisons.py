@@ -507,7 +507,9 @@ def numbered_rows(path: Path, option: str = "comparisons.path") -> list[tuple[in
         if path.suffix == ".parquet":
             import pyarrow.parquet as parquet
 
-            return list(enumerate(parquet.read_table(path).to_pylist(), start=1))
+            with parquet.ParquetFile(path) as file:  # in parts, which bounds the memory
+                parts = (batch.to_pylist() for batch in file.iter_batches(1024))
+                return list(enumerate(chain.from_iterable(parts), start=1))
         content = path.read_bytes()
         content = gzip.decompress(content) if path.suffix == ".gz" else content
         content = content.removeprefix(b"\xef\xbb\xbf")

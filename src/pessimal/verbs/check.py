@@ -14,9 +14,10 @@ from rich.table import Table
 from rich.text import Text
 
 from pessimal.api.check import check_model, check_server, check_trainer
-from pessimal.checking import Check, CheckPlan, Conformance
+from pessimal.checking.checks import Check
 from pessimal.checking.loop import LoopCheck
 from pessimal.checking.served import FAULTS, Diagnosis, checks_of
+from pessimal.checking.suite import CheckPlan, Conformance
 from pessimal.config.schema import CheckConfig
 from pessimal.errors import VerdictError
 from pessimal.progress import SafeConsole, quiet_libraries
