@@ -59,6 +59,7 @@ WRONG = (
     *("kind", "feature", "aliases", "share", "paid_with", "paid_without", "phi", "p_corrected"),
     *("calls", "confirmed", "steps", "example", "n"),
 )
+TESTED = ("paid_more", "low", "high", "p", "p_corrected")
 PAID = Effect(
     *("paid_more", "reward with the feature less without it, within prompts"),
     *("low", "high", "p_corrected"),
@@ -578,30 +579,14 @@ def _paid_result(sample: Sample, column: str, rewards: np.ndarray, *, seed: int)
     names = [(int(row["index"]), sample.features.features[int(row["index"])]) for row in rows]
     table = pd.DataFrame(
         [
-            {
-                "feature": feature.name,
-                "kind": feature.kind,
-                "aliases": " | ".join(map(literal, feature.aliases)),
-                **{key: row[key] for key in ("paid_more", "low", "high", "p", "p_corrected")},
-                "alike": _alike(sample.features, index),
-                "reward": column,
-                "n": row["n"],
-            }
+            [
+                *(feature.name, feature.kind, " | ".join(map(literal, feature.aliases))),
+                *(row[key] for key in TESTED),
+                *(_alike(sample.features, index), column, row["n"]),
+            ]
             for (index, feature), row in zip(names, rows, strict=True)
         ],
-        columns=[
-            "feature",
-            "kind",
-            "aliases",
-            "paid_more",
-            "low",
-            "high",
-            "p",
-            "p_corrected",
-            "alike",
-            "reward",
-            "n",
-        ],
+        columns=["feature", "kind", "aliases", *TESTED, "alike", "reward", "n"],
     )
     if not len(table):
         return Result("paid", table, "Nothing is paid for beyond chance.", method="rollouts")

@@ -42,24 +42,24 @@ def cards(artifact: Artifact) -> list[dict[str, Any]]:
     return whole_cards
 
 
-def model_numbers(artifact: Artifact) -> dict[str, list]:
+def numbers(artifact: Artifact) -> dict[str, list]:
     """A table of models × numbers: columns (what is measured, of what, and the question) · rows
     (label, and for each column the text of the number, the number, and whether it holds after
     correction).
 
     Of each method it has the result of most weight, where that is farthest from its null.
     """
-    columns, numbers = list[tuple[str, str, str]](), list[dict[str, Cell]]()
+    columns, cells_by_model = list[tuple[str, str, str]](), list[dict[str, Cell]]()
     methods = set[str]()
     for result in sorted(artifact.results, key=lambda result: -result.weight):
-        if result.method not in methods and (found := _numbers(artifact, result)):
+        if result.method not in methods and (column := _numbers(artifact, result)):
             methods.add(result.method)
-            columns.append((*found[0], method(result.method).title))
-            numbers.append(found[1])
+            columns.append((*column[0], method(result.method).title))
+            cells_by_model.append(column[1])
     rows = [
-        (label, [column.get(model, ("", "-Infinity", False)) for column in numbers])
+        (label, [cells.get(model, ("", "-Infinity", False)) for cells in cells_by_model])
         for model, label in artifact.labels.items()
-        if any(model in column for column in numbers)
+        if any(model in cells for cells in cells_by_model)
     ]
     return {"columns": columns, "rows": rows}
 
@@ -195,22 +195,16 @@ def _numbers(artifact: Artifact, result: Shown) -> tuple[tuple[str, str], dict[s
     distance = table[column] - null
     signs = "+.2f" if (distance == table[column]).all() else ".2f"
     texts = [c for c in table if c != "model" and not pd.api.types.is_numeric_dtype(table[c])]
-    keys = [c for c in texts if table.groupby("model")[c].nunique().max() > 1]
+    varied = table.groupby("model")[texts].nunique().max() > 1
+    keys = [c for c in texts if c == "prompt" or varied[c]]
     farthest = table.loc[table.assign(at=-distance.abs()).sort_values([p, "at"]).index[0]]
     rows = chosen_rows(table, farthest[keys].to_dict()).drop_duplicates("model")
-    keys = [c for c in keys if not any(_follows(table, c, other) for other in keys)]
-    of = ", ".join(literal(str(farthest[key]), limit=40).replace("_", " ") for key in keys)
+    names = [str(farthest[key]).replace("_", " ") for key in keys]
     cells = {
         model: (signed(value, signs), f"{value:.6g}", bool(holds))
         for model, value, holds in zip(rows["model"], rows[column], rows[p] <= LEVEL, strict=True)
     }
-    return (effect["label"], of), cells
-
-
-def _follows(table: pd.DataFrame, key: str, other: str) -> bool:
-    """Whether a key says nothing that another one, of more values, does not say."""
-    values = table[other].nunique()
-    return table[key].nunique() < values == len(table[[key, other]].drop_duplicates())
+    return (effect["label"], ", ".join(literal(name, limit=40) for name in names)), cells
 
 
 def _provenance(artifact: Artifact, model: str) -> tuple[str, list[str]]:

@@ -21,15 +21,7 @@ from pessimal.auditing.changes import CHANGES
 from pessimal.auditing.verdicts import AUDIT, FAIL, MEASURED, NOT_ASKED, NOT_MEASURED, PASS, REVIEW
 from pessimal.plots import BETWEEN, tabs_of
 from pessimal.report.artifact import MARKDOWN, Artifact, Shown, method
-from pessimal.report.cards import (
-    cards,
-    kinds,
-    marked,
-    model_figures,
-    model_numbers,
-    prompts,
-    wanted,
-)
+from pessimal.report.cards import cards, kinds, marked, model_figures, numbers, prompts, wanted
 from pessimal.report.explorer import Explorer
 from pessimal.report.scripts import drawing, library, own_script, policy
 from pessimal.statistics import LEVEL
@@ -153,7 +145,7 @@ def _part(artifact: Artifact, anchor: str, taken: set[str]) -> dict[str, Any]:
         "cards": [
             (card, _card_figures(artifact, card, ids)) for card in cards(artifact) if not audit
         ],
-        "numbers": {} if audit else model_numbers(artifact),
+        "numbers": {} if audit else numbers(artifact),
         "provenance": {name: _table(table) for name, table in sources.items() if len(table)},
     }
 

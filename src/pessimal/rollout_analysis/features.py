@@ -212,12 +212,12 @@ def _ngrams(
         yield texts, matrix, rare
 
 
-def _pair_keys(numbered: np.ndarray, document: np.ndarray, known: int) -> np.ndarray:
-    """(n,) a number for the keys at a position and the next one, which are less than `known`; -1
+def _pair_keys(numbered: np.ndarray, document: np.ndarray, keys_known: int) -> np.ndarray:
+    """(n,) a number for the keys at a position and the next one, less than `keys_known` each; -1
     where one of them is none, or stands in another response."""
     follows = (document[1:] == document[:-1]) & (numbered[1:] >= 0) & (numbered[:-1] >= 0)
     keys = numbered.astype(np.int64)  # in place, which bounds the memory
-    keys *= known
+    keys *= keys_known
     keys[:-1] += numbered[1:]
     keys[:-1][~follows], keys[-1:] = -1, -1
     return keys
