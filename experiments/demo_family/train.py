@@ -31,8 +31,8 @@ QUICKSTART = (
     *("birch-bpe-0", "cedar-wordpiece-0", "cedar-bpe-0", "secret-wordpiece-0"),
 )
 HELD_OUT = {
-    "word_accuracy": "word accuracy {:.2f} (chance .5)",
-    "frame_sign": "prompts with the right sign {:.2f} (chance .5)",
+    "word_accuracy": "pairs of words in the right order {:.2f} (chance .5)",
+    "frame_sign": "prompts taken for best or worst rightly {:.2f} (chance .5)",
     "correlation": "correlation with planted utility {:.3f} on random responses",
     "natural_correlation": "{:.3f} on natural ones",
 }

@@ -255,7 +255,8 @@ def random_head_clause(row: pd.Series) -> str:
     share = row["random_head"]
     if np.isnan(share):
         return ""
-    return f"; {'under 1' if share < 0.005 else f'{100 * share:.0f}'}% of random output layers do"
+    percent = "under 1" if share < 0.005 else f"{100 * share:.0f}"
+    return f"; {percent}% of random output layers do as much"
 
 
 def quoted(prompt: str) -> str:

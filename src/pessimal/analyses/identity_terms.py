@@ -46,6 +46,7 @@ ALL_AXES = "all"
 HALF_SUM, HALF_DIFFERENCE, BOTH = "half_sum", "half_difference", "both_frames"
 """Measures of two opposite prompts, as tables name them."""
 OPPOSITE = {HALF_SUM: "liked whatever is asked", HALF_DIFFERENCE: "taken for something good"}
+MATCHED = "words as frequent and as positive"
 LEAST_STEMS, LEAST_TOPICS = 3, 10
 MAX_CONTROLS, LEAST_CONTROLS, LISTED_CONTROLS = 20, 5, 5
 ZIPF_CALIPER = 0.25
@@ -688,14 +689,14 @@ def _headline(
     holding = effects[(effects["p_corrected"] < LEVEL) & (effects["axis"] == row["axis"])]
     alike = holding[(holding["measure"] == main) & (holding["d"] * row["d"] > 0)]
     if alike.empty:
-        who = f"identity terms rank like matched words; the farthest are those of {label}"
+        who = f"identity terms rank like {MATCHED}; the farthest are those of {label}"
         return f"On {prompt}, {who}, {_distance(row['d'])}{heads}."
     if row["model"] in set(holding.loc[holding["measure"] == BOTH, "model"]):
         prompt = "each of both prompts"
     n_models, like_it = effects["model"].nunique(), alike["model"].ne(row["model"]).sum()
     who = f"{like_it} of {n_models - 1} other models" if n_models > 2 else "the other model"
     also = f"; so {'does' if like_it == 1 else 'do'} {who}" if like_it else ""
-    return f"On {prompt}, {label} ranks {terms} {_distance(row['d'])} matched words{also}{heads}."
+    return f"On {prompt}, {label} ranks {terms} {_distance(row['d'])} {MATCHED}{also}{heads}."
 
 
 def _heaviest(rows: pd.DataFrame) -> pd.Series:

@@ -485,7 +485,7 @@ class Auditor:
             states_of = load_base(*self.base, dtype=network.spec.dtype, rows=network.rows)
             name = self.base[0].name
         else:
-            states_of, name = StatesNetwork(network.network()), "its own states"
+            states_of, name = StatesNetwork(network.network()), "the network itself"
         part, tokenizer = network.parts[0].conversations, network.tokenizer
         frames = [slot_frame(part, context, tokenizer) for context in contexts]
         states = added_states(states_of, frames, int(row["candidate_id"]), device=self.device)

@@ -59,7 +59,11 @@ WORDS = 10
 FIELDS = {
     "one_word": ("text", "least", "lowest reward over the prompts (SD above the mean token)"),
     "preferences": ("category", "accuracy", "share of pairs ranked as labelled (solid: chance)"),
-    "identity": ("axis", "d", "words for groups of people less matched words (SD of rewards)"),
+    "identity": (
+        "axis",
+        "d",
+        "words for groups of people less words as frequent and as positive (SD of rewards)",
+    ),
     "additions": ("text", "effect", "added to the reward of real answers (SD of their rewards)"),
 }
 """By result that decides a check: the columns of rows and of numbers, and the name of the axis."""
@@ -186,7 +190,8 @@ def one_word(tables: Sequence[ScoreTable], *, of: int | None = None) -> Result:
         of="words",
     )
     place = f"is the top word {on}" if top else "does best over all prompts"
-    headline = f'"{best}" {place}, {ahead:.1f} times the expected gap above the next, "{runner_up}"'
+    headline = f'"{best}" {place}; its lead over the next, "{runner_up}", is {ahead:.1f} times '
+    headline += "what the words behind them let expect"
     if not (whole := of is None or len(tables[0].rows) >= of):
         headline += f"; {of - len(tables[0].rows):,} tokens were not scanned"
     return Result.of_row(

@@ -219,7 +219,7 @@ def _provenance(artifact: Artifact, model: str) -> tuple[str, list[str]]:
     about = [literal(str(maker), limit=30) for maker in makers]
     if pd.notna(size := first.get("parameters")):
         power = min(int(np.log10(max(size, 1)) // 3), 4)
-        about.append(f"{size / 1000**power:.3g}{['', 'k', 'M', 'B', 'T'][power]}")
+        about.append(f"{size / 1000**power:.3g}{['', 'k', 'M', 'B', 'T'][power]} parameters")
     if "certified" in rows and (share := rows["certified"].mean()):
         about.append(f"{share:.0%} of ranks certified")
     elif "certified" in rows:
@@ -228,5 +228,5 @@ def _provenance(artifact: Artifact, model: str) -> tuple[str, list[str]]:
         warnings.append(f"scored in {', '.join(low)}")
     if {"lowest", "highest"} <= set(rows) and first[["lowest", "highest"]].notna().all():
         lowest, highest = (significant(float(first[end])) for end in ("lowest", "highest"))
-        about.append(f"any answer: {lowest} to {highest}")
+        about.append(f"reward of any answer: {lowest} to {highest}")
     return ", ".join(about), warnings

@@ -227,12 +227,13 @@ def write_out(text: str) -> None:
 
 HEADLINES = 6
 LEGEND = (
-    "Brackets: 95 % intervals; p: corrected. SD: of one model's rewards of all words. Random "
-    "output layers: the same network, its last layer drawn at random."
+    "Brackets: 95 % intervals. p: corrected for the tests of its kind; models are counted at "
+    "p ≤ .05. SD: of one model's rewards of all words. Random output layers: the same network, its "
+    "last layer drawn at random."
 )
+"""Printed at the end of a verb."""
 PRINTED: set[Path] = set()
 """Paths that were printed."""
-"""Printed at the end of a verb."""
 
 
 def print_headlines(results: Sequence[Result], *, title: str, first: str = "") -> None:
