@@ -12,6 +12,8 @@ import pytest
 from pessimal.plots import Forest, Heatmap, Lines, Scatter, TokenTable, Violin
 from pessimal.plots import draw as draw_module
 from pessimal.plots.draw import save_figures
+from pessimal.plots.heatmap import heatmap
+from pessimal.plots.style import styled
 from pessimal.tables.result import Result
 
 KINDS = ("forest", "heatmap", "scatter", "lines", "violin", "token_table")
@@ -116,3 +118,20 @@ def test_a_label_names_its_tab_and_other_braces_stand():
     (figure,) = draw_module.draw(plot, table).values()
     assert "reward on best {a}" in [text.get_text() for text in figure.texts]
     assert figure.axes[0].get_ylabel() == "{lexicon}"
+
+
+HEADINGS = ("liked whatever is asked", "taken for something good")
+
+
+def test_headings_of_narrow_panels_do_not_meet():
+    rows = [(text, head, 1.0) for text in "ab" for head in HEADINGS]
+    table = pd.DataFrame(rows, columns=["text", "measure", "estimate"]).assign(model="m")
+    plot = Heatmap(row="text", column="model", value="estimate", panel="measure")
+    with styled():
+        figure = heatmap(plot, table)
+        figure.draw_without_rendering()
+        texts_drawn = figure.findobj(lambda artist: hasattr(artist, "get_text"))
+        first, second = (
+            text.get_window_extent() for text in texts_drawn if text.get_text() in HEADINGS
+        )
+    assert first.x1 < second.x0

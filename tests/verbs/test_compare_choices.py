@@ -52,6 +52,16 @@ def test_a_mode_asked_for_leaves_language_models_in(command, tmp_path):
     assert tables(tmp_path)["provenance"]["model"].tolist() == ["lm", "m", "other"]
 
 
+def test_one_analysis_is_run_where_only_it_is_asked_for(command, tmp_path):
+    named = stored([made(), made("other", seed=1)], tmp_path)
+    code, _, err = command(*COMPARE, named, "only=agreement")
+    assert code == 0, err
+    assert tables(tmp_path).keys() == {"agreement", "models", "provenance"}
+    code, _, err = command(*COMPARE, named, "only=[agrement]")
+    assert code == 2
+    assert "only: no analysis 'agrement'. Did you mean 'agreement'?" in err
+
+
 def test_what_is_asked_for_and_left_out_by_other_choices_is_reported(command, tmp_path):
     named = stored([made(), made("other", seed=1, mode="text")], tmp_path)
     code, _, err = command("compare", named, "models=[m,other]", "mode=ids", "tracking=off")

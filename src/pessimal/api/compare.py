@@ -16,7 +16,7 @@ from pessimal.api.store import Artifact, Store, publish
 from pessimal.catalogue import CONF, names_of, published_models
 from pessimal.config.compose import configuration, make_analysis
 from pessimal.config.schema import CompareConfig, Join
-from pessimal.errors import ConfigError, InputError, TableError
+from pessimal.errors import ConfigError, InputError, TableError, did_you_mean
 from pessimal.progress import steps
 from pessimal.rewards.named import match_models
 from pessimal.rewards.spec import Mode
@@ -146,15 +146,22 @@ def read_options(config: CompareConfig) -> Options:
 
 
 def read_analyses(config: CompareConfig) -> tuple[Analysis, ...]:
-    """All analyses, those that `config.analyses` adds among them.
+    """The analyses that `config.only` names, all where it names none; those that `config.analyses`
+    adds are among them.
 
     Raises:
-        ConfigError: one cannot be imported or made, or is no analysis.
+        ConfigError: one cannot be imported or made, is no analysis, or there is none of a name.
     """
     entries = [make_analysis(e) if isinstance(e, Mapping) else e for e in config.analyses]
     if wrong := [type(e).__name__ for e in entries if not isinstance(e, str | Analysis)]:
         raise ConfigError(f"analyses: {wrong[0]} is no Analysis: give a function under @analysis()")
-    return all_analyses(entries)
+    analyses = all_analyses(entries)
+    names = [each.name for each in analyses]
+    if unknown := next((name for name in config.only if name not in names), None):
+        guess = did_you_mean(unknown, names)
+        raise ConfigError(f"only: no analysis {unknown!r}.{guess} There are: {', '.join(names)}")
+    names = [*config.only, "provenance"] if config.only else names
+    return tuple(each for each in analyses if each.name in names)
 
 
 # --- Which tables are compared.

@@ -72,7 +72,8 @@ def _frame(
     # Where rows and columns are different things, wide cells are read more easily than square ones.
     wide = min(LARGEST if plot.symmetric else 0.6, max(room, 1.5) / across / len(columns))
     high = min(wide, LARGEST if plot.symmetric else 0.24, TALLEST / len(rows))
-    wide = high if plot.symmetric else wide
+    heads = min(style.inches(map(str, headings)) + 0.1, room / across) if across > 1 else 0.0
+    wide = high if plot.symmetric else max(wide, heads / len(columns))
     return style.frame(
         headings,
         height=high * len(rows),

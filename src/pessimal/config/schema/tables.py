@@ -154,7 +154,8 @@ SCORED_PAIRS = "scored-pairs/"
 TABLES_ALONE = (
     *("tables", "explanations", "searches", "prompts", "reference", "sets", "mode"),
     *("paper", "replicates", "permutations", "top", "rbo_persistence", "rbo_depth", "join"),
-    *("frequencies", "quantised", "words", "policy", "mitigations", "analyses"),
+    *("frequencies", "quantised", "words", "policy", "mitigations", "only"),
+    "analyses",
 )
 """Options of `compare` that say nothing of pairs of answers."""
 
@@ -239,6 +240,8 @@ class CompareConfig(TaskConfig):
     """The device on which models score pairs of answers."""
     wording: WordingSpec = field(default_factory=WordingSpec)
     """Prompts that are one question in many wordings."""
+    only: Texts = field(default_factory=list)
+    """The analyses that are run, such as agreement or [agreement,geometry]; all where empty."""
     analyses: list[Any] = field(default_factory=list)
     """Analyses of your own, beside all others: [module:function], of functions under `@analysis`,
     or [{_target_: module.function, KEY: VALUE}], of a function that returns one; those of installed
