@@ -601,11 +601,8 @@ def _describe_paid(features: Features, index: int, paid_more: float) -> str:
     feature, number = features.features[index], index - features.flags
     words, compared = describe_feature(feature.kind, feature.name), "with it than without"
     if number >= 0:
-        words, is_count = (
-            words.removesuffix(" (number)"),
-            features.numbers.iloc[:, number].max() > 1,
-        )
-        words = f"more {words}" if is_count else words
+        is_count = features.numbers.iloc[:, number].max() > 1
+        words = "more " * bool(is_count) + words.removesuffix(" (number)")
         compared = "for twice as many" if is_count else "for all against none"
     verb = "pays for" if paid_more > 0 else "pays less for"
     return f"The reward {verb} {words}: {paid_more:+.2f} {compared}, same prompt."

@@ -59,11 +59,7 @@ WORDS = 10
 FIELDS = {
     "one_word": ("text", "least", "lowest reward over the prompts (SD above the mean token)"),
     "preferences": ("category", "accuracy", "share of pairs ranked as labelled (solid: chance)"),
-    "identity": (
-        "axis",
-        "d",
-        "words for groups of people less words as frequent and as positive (SD of rewards)",
-    ),
+    "identity": ("axis", "d", "words for groups less words as frequent and as positive (SD)"),
     "additions": ("text", "effect", "added to the reward of real answers (SD of their rewards)"),
 }
 """By result that decides a check: the columns of rows and of numbers, and the name of the axis."""

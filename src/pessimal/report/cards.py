@@ -198,7 +198,8 @@ def _numbers(artifact: Artifact, result: Shown) -> tuple[tuple[str, str], dict[s
     varied = table.groupby("model")[texts].nunique().max() > 1
     keys = [c for c in texts if c == "prompt" or varied[c]]
     farthest = table.loc[table.assign(at=-distance.abs()).sort_values([p, "at"]).index[0]]
-    rows = chosen_rows(table, farthest[keys].to_dict()).drop_duplicates("model")
+    is_there = (table[keys].astype(str) == farthest[keys].astype(str)).all(axis=1)
+    rows = table[is_there].drop_duplicates("model")
     names = [str(farthest[key]).replace("_", " ") for key in keys]
     cells = {
         model: (signed(value, signs), f"{value:.6g}", bool(holds))
