@@ -27,11 +27,12 @@ from pessimal.__main__ import main
 from pessimal.scoring.loop import Shards
 
 # Operations that change a folder, as Python's audit hooks call them.
-CHANGES = {"os.rename", "os.link", "os.remove", "os.mkdir", "os.rmdir"}
+CHANGES = {"os.rename", "os.link", "os.remove", "os.mkdir", "os.rmdir", "os.chmod"}
 
 
-# Names differ by the scan's key, a batch's number and a random ending.
-NAMES = re.compile(r"[0-9a-f]{64}|\d{6}|(?<!-)-\w{8}(?=[/.]|$)")
+# Names differ by the scan's key and a random ending. Each batch is a kind of its own, so that some
+# kills leave a part of them finished.
+NAMES = re.compile(r"[0-9a-f]{64}|(?<!-)-\w{8}(?=[/.]|$)")
 
 
 def run(folder: Path, arguments: list[str], spared: list[str] | None) -> int:

@@ -156,12 +156,13 @@ def read_analyses(config: CompareConfig) -> tuple[Analysis, ...]:
     if wrong := [type(e).__name__ for e in entries if not isinstance(e, str | Analysis)]:
         raise ConfigError(f"analyses: {wrong[0]} is no Analysis: give a function under @analysis()")
     analyses = all_analyses(entries)
+    if not config.only:
+        return analyses
     names = [each.name for each in analyses]
     if unknown := next((name for name in config.only if name not in names), None):
         guess = did_you_mean(unknown, names)
         raise ConfigError(f"only: no analysis {unknown!r}.{guess} There are: {', '.join(names)}")
-    names = [*config.only, "provenance"] if config.only else names
-    return tuple(each for each in analyses if each.name in names)
+    return tuple(each for each in analyses if each.name in (*config.only, "provenance"))
 
 
 # --- Which tables are compared.

@@ -602,7 +602,7 @@ def _describe_paid(features: Features, index: int, paid_more: float) -> str:
     words, compared = describe_feature(feature.kind, feature.name), "with it than without"
     if number >= 0:
         is_count = features.numbers.iloc[:, number].max() > 1
-        words = "more " * bool(is_count) + words.removesuffix(" (number)")
+        words = ("more " if is_count else "") + words.removesuffix(" (number)")
         compared = "for twice as many" if is_count else "for all against none"
     verb = "pays for" if paid_more > 0 else "pays less for"
     return f"The reward {verb} {words}: {paid_more:+.2f} {compared}, same prompt."

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from pessimal.analyses.identity_terms import MATCHED
 from pessimal.auditing.verdicts import Verdict, answer_step, main_measure
 from pessimal.errors import TableError, UserError
 from pessimal.plots import Forest
@@ -59,7 +60,7 @@ WORDS = 10
 FIELDS = {
     "one_word": ("text", "least", "lowest reward over the prompts (SD above the mean token)"),
     "preferences": ("category", "accuracy", "share of pairs ranked as labelled (solid: chance)"),
-    "identity": ("axis", "d", "words for groups less words as frequent and as positive (SD)"),
+    "identity": ("axis", "d", f"words for groups less {MATCHED} (SD)"),
     "additions": ("text", "effect", "added to the reward of real answers (SD of their rewards)"),
 }
 """By result that decides a check: the columns of rows and of numbers, and the name of the axis."""

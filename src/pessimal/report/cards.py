@@ -21,6 +21,7 @@ TOKENS = 3
 """At each end."""
 Cell = tuple[str, str, bool]
 """The text of a number, the number, and whether it holds."""
+NO_CELL: Cell = ("", "-Infinity", False)
 PROMPTS = 6
 """On which the page begins with what is wanted; the section of extremes has all."""
 
@@ -49,17 +50,15 @@ def numbers(artifact: Artifact) -> dict[str, list]:
 
     Of each method it has the result of most weight, where that is farthest from its null.
     """
-    columns, cells_by_model = list[tuple[str, str, str]](), list[dict[str, Cell]]()
-    methods = set[str]()
+    by_method = dict[str, tuple[str, str, dict[str, Cell]]]()
     for result in sorted(artifact.results, key=lambda result: -result.weight):
-        if result.method not in methods and (column := _numbers(artifact, result)):
-            methods.add(result.method)
-            columns.append((*column[0], method(result.method).title))
-            cells_by_model.append(column[1])
+        if result.method not in by_method and (column := _numbers(artifact, result)):
+            by_method[result.method] = column
+    columns = [(label, of, method(key).title) for key, (label, of, _) in by_method.items()]
     rows = [
-        (label, [cells.get(model, ("", "-Infinity", False)) for cells in cells_by_model])
+        (label, [cells.get(model, NO_CELL) for *_, cells in by_method.values()])
         for model, label in artifact.labels.items()
-        if any(model in cells for cells in cells_by_model)
+        if any(model in cells for *_, cells in by_method.values())
     ]
     return {"columns": columns, "rows": rows}
 
@@ -178,7 +177,7 @@ def _agreement(artifact: Artifact, model: str) -> list[tuple[str, str, str]]:
     return list(zip(("Closest", "Farthest"), names, taus, strict=False))
 
 
-def _numbers(artifact: Artifact, result: Shown) -> tuple[tuple[str, str], dict[str, Cell]] | None:
+def _numbers(artifact: Artifact, result: Shown) -> tuple[str, str, dict[str, Cell]] | None:
     """A number of each model, and what it is: of the prompt, list or the like in which one of the
     models has the least p, or is farthest from the null; None of a result without such numbers."""
     effect, table = result.effect, artifact.table(result.name)
@@ -205,7 +204,7 @@ def _numbers(artifact: Artifact, result: Shown) -> tuple[tuple[str, str], dict[s
         model: (signed(value, signs), f"{value:.6g}", bool(holds))
         for model, value, holds in zip(rows["model"], rows[column], rows[p] <= LEVEL, strict=True)
     }
-    return (effect["label"], ", ".join(literal(name, limit=40) for name in names)), cells
+    return effect["label"], ", ".join(literal(name, limit=40) for name in names), cells
 
 
 def _provenance(artifact: Artifact, model: str) -> tuple[str, list[str]]:
