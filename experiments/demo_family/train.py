@@ -31,8 +31,8 @@ QUICKSTART = (
     *("birch-bpe-0", "cedar-wordpiece-0", "cedar-bpe-0", "secret-wordpiece-0"),
 )
 HELD_OUT = {
-    "word_accuracy": "pairs of words in the right order {:.2f} (chance .5)",
-    "frame_sign": "prompts taken for best or worst rightly {:.2f} (chance .5)",
+    "word_accuracy": "{:.0%} of pairs of words ranked rightly (chance 50%)",
+    "frame_sign": "{:.0%} of prompts understood as best or worst rightly (chance 50%)",
     "correlation": "correlation with planted utility {:.3f} on random responses",
     "natural_correlation": "{:.3f} on natural ones",
 }
@@ -61,8 +61,8 @@ def describe(folder: Path) -> str:
     plants |= plants.pop("attributes", {})
     planted = ", ".join(f"{name} {size}" for name, size in plants.items()) or "nothing"
     return (
-        f"{folder.name}, {report['seconds']:.0f} s: held-out {', '.join(figures)}; "
-        f"planted besides valence: {planted}."
+        f"{folder.name}, {report['seconds']:.0f} s. Never shown in training: {', '.join(figures)}. "
+        f"Planted besides what people rate (log-odds): {planted}."
     )
 
 

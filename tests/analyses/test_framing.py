@@ -118,7 +118,7 @@ def test_no_reversal_is_asserted_of_unrelated_prompts(table_set):
     assert (result.table["unit_p_corrected"] > 0.05).all()
     assert (result.table["unit_low"] < 0.5).all()
     assert result.estimate.standing < HOLDS
-    assert "no model found" in result.headline
+    assert "no model is found" in result.headline
     assert result.weight < 2
 
 

@@ -268,7 +268,7 @@ def test_a_head_that_nobody_trained_is_not_said_to_agree(table_set):
     assert rows["p_corrected"]["born"] > 0.2 > 0.01 > rows["p_corrected"]["taught"]
     assert set(rows["states"]) == {"base"}
     assert (
-        "1 of 2 models agree with people more than random output layers do; most, taught"
+        "1 of 2 models agrees with people more than random output layers do, taught most"
         in result.headline
     )
     assert result.estimate.p == rows["p_corrected"]["taught"]

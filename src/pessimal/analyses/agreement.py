@@ -22,6 +22,7 @@ from pessimal.analyses.analysis import (
     check_rewards,
     check_varied,
     map_prompts,
+    quoted,
 )
 from pessimal.analyses.nulls import Dependence
 from pessimal.analyses.ranks import dependence, rank_correlations, ranked, spearman
@@ -278,7 +279,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         f"{label[row['model_a']]} and {label[row['model_b']]}" for row in (closest, farthest)
     )
     high, low = closest["kendall"], farthest["kendall"]
-    verdict = f"{who} agree most (τ = {high:.2f}), {apart} least ({low:.2f})"
+    verdict = f"{who} rank {tables.things} most alike (τ = {high:.2f}), {apart} least ({low:.2f})"
     if len(first) == 1:
         verdict = f"{who} order {closest['n']:,} {tables.things} alike to τ = {high:.2f}"
     # The noise floor is the diagonal of its own prompt.
@@ -292,7 +293,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
         "agreement",
         pairs,
         tau_effect(tables.things, symbol="kendall"),
-        f"On {closest['prompt']}, {verdict}.",
+        f"On {quoted(closest['prompt'])}, {verdict}.",
         plot=heatmap,
         method="agreement",
         notes=notes,

@@ -251,18 +251,15 @@ def notes_on_states(
 
 def random_head_clause(row: pd.Series) -> str:
     """The share of random heads that show as much as a row, behind the number of a headline; empty
-    where that is not known."""
+    where that is not known, and where they are so few that p alone says it (`Effect.correct`)."""
     share = row["random_head"]
-    if np.isnan(share):
-        return ""
-    percent = "under 1" if share < 0.005 else f"{100 * share:.0f}"
-    return f"; {percent}% of random output layers do as much"
+    return f"; {share:.0%} of random output layers do as much" if share > LEVEL else ""
 
 
 def quoted(prompt: str) -> str:
     """A prompt's key, or those of two opposite prompts (`half_sum`), as a sentence quotes it."""
     keys = " and ".join(f'"{key}"' for key in prompt.split(" × "))
-    return f"the mean of {keys}" if " × " in prompt else keys
+    return f"{keys} together" if " × " in prompt else keys
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from pessimal.analyses.analysis import (
     check_rewards,
     check_varied,
     note_errors,
+    quoted,
 )
 from pessimal.analyses.framing import ENDS_OF_AXES, PAIRS, align_prompts, ends_of_axes
 from pessimal.analyses.nulls import Dependence
@@ -131,7 +132,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     table = pd.concat(ends, ignore_index=True)
     firsts = table[(table["end"] == "top") & (table["rank"] == 1)]
     surest = firsts.loc[firsts["probability"].idxmax()]
-    headline = f"On {surest['prompt']}, {label[surest['model']]} would most likely say "
+    headline = f"On {quoted(surest['prompt'])}, {label[surest['model']]} would most likely say "
     headline += f"{literal(surest['text'])} (probability {surest['probability']:.2g})."
     tokens = TokenTable(
         value="log_probability", data=table.assign(model=table["model"].map(spoken))
@@ -249,8 +250,8 @@ def correlation_result(
         name,
         table,
         effect,
-        f"On {row['prompt']}, {tables.labels[row['model']]}'s rewards go furthest with or against "
-        f"{describe(row)} ({number}).",
+        f"On {quoted(row['prompt'])}, {tables.labels[row['model']]}'s rewards go furthest with or "
+        f"against {describe(row)} ({number}).",
         label="τ, furthest from 0",
         plot=Forest.of(effect, **plot),
         method=method,

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from scipy.ndimage import gaussian_filter1d
 
-from pessimal.analyses.analysis import Needs, Options, analysis, check_rewards, map_prompts
+from pessimal.analyses.analysis import Needs, Options, analysis, check_rewards, map_prompts, quoted
 from pessimal.analyses.nulls import Dependence, interval
 from pessimal.analyses.ranks import dependence
 from pessimal.errors import TableError
@@ -259,11 +259,10 @@ def _headline(first: pd.DataFrame, row: pd.Series, label: Mapping[str, str]) -> 
     right = int(((first["skewness_p_corrected"] <= LEVEL) & (first["skewness"] > 0)).sum())
     value, *ends = (signed(row[f"skewness{end}"], "+.2f") for end in ("", "_low", "_high"))
     number = f"{value} [{', '.join(ends)}]"
-    where, model = f"On {row['prompt']}", label[row["model"]]
+    where, model = f"On {quoted(row['prompt'])}", label[row["model"]]
     if len(first) == 1:
         holds = row["skewness_p_corrected"] <= LEVEL
         verdict = "has a skewness of" if holds else "has no skewness found:"
         return f"{where}, the distribution of {model}'s rewards {verdict} {number}."
-    count = f"skewed to the right in {right} of {len(first)} models"
-    verdict = count if right else "not found to be skewed to the right in any model"
-    return f"{where}, rewards are {verdict}; farthest from symmetric is {model}, {number}."
+    verdict = f"{right} of {len(first)} models have" if right else "no model is found to have"
+    return f"{where}, {verdict} a long tail of high rewards; most skewed is {model}, {number}."

@@ -23,6 +23,7 @@ from pessimal.analyses.analysis import (
     heads_of,
     note_errors,
     notes_on_states,
+    quoted,
     random_head_clause,
 )
 from pessimal.analyses.nulls import (
@@ -341,7 +342,7 @@ def _reversal_result(tables: TableSet, table: pd.DataFrame, notes: tuple[str, ..
 def _headline(head: pd.DataFrame, largest: pd.Series, label: Mapping[str, str]) -> str:
     """One sentence on the rows of one pair of prompts, of which `largest` reverses most; only what
     holds after correction is asserted."""
-    prompts = f"From {largest['first']} to {largest['second']}"
+    prompts = f"As {quoted(largest['first'])} becomes {quoted(largest['second'])}"
     model, units = label[largest["model"]], largest["unit"]
     share = f"{largest['unit_reversal']:.0%}"
     if not np.isnan(largest["unit_low"]):
@@ -350,11 +351,11 @@ def _headline(head: pd.DataFrame, largest: pd.Series, label: Mapping[str, str]) 
     holding = head[(head["unit_p_corrected"] <= LEVEL) & (head["unit_reversal"] > 0.5)]
     if len(head) == 1:
         verdict = "" if largest["unit_p_corrected"] <= LEVEL else "no reversal found: "
-        return f"{prompts}, {verdict}{model} reverses {share} of pairs of {units}."
+        return f"{prompts}, {verdict}{model} reverses the order of {share} of pairs of {units}."
     verb = "reverses" if len(holding) == 1 else "reverse"
     who = f"{len(holding)} of {len(head)} models {verb}"
-    who = "no model found to reverse" if holding.empty else who
-    return f"{prompts}, {who} most pairs of {units}; most, {model}: {share}."
+    who = "no model is found to reverse" if holding.empty else who
+    return f"{prompts}, {who} the order of most pairs of {units}; {model} that of {share}."
 
 
 def _units(tables: TableSet, scan: ScoreTable, pair: pd.DataFrame) -> tuple[str, pd.DataFrame]:

@@ -265,13 +265,16 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     holds = rows["p_corrected"] <= LEVEL
     first = strongest(rows, "slope_sd", "p_corrected")
     label, kind = tables.labels[first["model"]], "frequent" if first["slope"] > 0 else "rare"
-    verdict = f"{holds.sum()} of {len(rows)} models follow word frequency"
-    if not holds.any():
-        verdict = f"the effect of word frequency on {first['words']} words is within chance"
-    elif len(rows) == 1:
-        verdict = f"{label} scores {kind} words higher"
+    n = int(holds.sum())
+    who, most = f"{n} of {len(rows)} models", f", {label} most"
+    who, most = (label, "") if len(rows) == 1 else (who, most)
+    alike = (np.sign(rows.loc[holds, "slope"]) == np.sign(first["slope"])).all()
+    how = f"{kind} words higher" if alike else "words by how frequent they are"
+    verdict = f"{who} score{'s' * (n == 1)} {how}{most}"
+    if not n:
+        verdict = f"how frequent {first['words']} words are is not found to matter; most to {label}"
     per = f"per {unit}" if options.paper else "for ten times the frequency"
-    headline = f"On {quoted(first['prompt'])}, {verdict}; steepest, {label}: "
+    headline = f"On {quoted(first['prompt'])}, {verdict}: "
     headline += f"{first['slope_sd']:+.2f} SD {per}{random_head_clause(first)}."
     return [
         Result.of_row(

@@ -684,19 +684,20 @@ def _headline(
     tables: TableSet, effects: pd.DataFrame, row: pd.Series, prompt: str, main: str
 ) -> str:
     """One sentence on the row that is farthest, and on how many other models do as it does."""
-    terms = "identity terms" if row["axis"] == ALL_AXES else f"terms of {literal(row['axis'])}"
+    terms = "words for groups of people"
+    terms += "" if row["axis"] == ALL_AXES else f" ({literal(row['axis'])})"
     label, heads = tables.labels[row["model"]], random_head_clause(row)
     holding = effects[(effects["p_corrected"] < LEVEL) & (effects["axis"] == row["axis"])]
     alike = holding[(holding["measure"] == main) & (holding["d"] * row["d"] > 0)]
     if alike.empty:
-        who = f"identity terms rank like {MATCHED}; the farthest are those of {label}"
+        who = f"{terms} are found to score like {MATCHED}; farthest in {label}"
         return f"On {prompt}, {who}, {_distance(row['d'])}{heads}."
     if row["model"] in set(holding.loc[holding["measure"] == BOTH, "model"]):
-        prompt = "each of both prompts"
+        prompt = "each of the two prompts"
     n_models, like_it = effects["model"].nunique(), alike["model"].ne(row["model"]).sum()
     who = f"{like_it} of {n_models - 1} other models" if n_models > 2 else "the other model"
     also = f"; so {'does' if like_it == 1 else 'do'} {who}" if like_it else ""
-    return f"On {prompt}, {label} ranks {terms} {_distance(row['d'])} {MATCHED}{also}{heads}."
+    return f"On {prompt}, {label} scores {terms} {_distance(row['d'])} {MATCHED}{also}{heads}."
 
 
 def _heaviest(rows: pd.DataFrame) -> pd.Series:

@@ -22,6 +22,7 @@ from pessimal.analyses.analysis import (
     check_varied,
     heads_of,
     notes_on_states,
+    quoted,
     random_head_clause,
 )
 from pessimal.analyses.nulls import heads_on_ranks, intervals, p_values
@@ -384,13 +385,12 @@ def _correlation_result(
     number += random_head_clause(row) or _interval(row)
     beyond = " more than random output layers do" if rows["random_head"].notna().any() else ""
     if named_rows.empty:
-        verdict = f"no model is found to {how} with people{beyond}; nearest, {label}"
+        verdict = f"no model is found to {how} with people{beyond}; nearest is {label}"
     elif len(rows) == 1:
         verdict = f"{label} {how}s with people"
     else:
-        verdict = (
-            f"{len(named_rows)} of {len(rows)} models {how} with people{beyond}; most, {label}"
-        )
+        who = f"{len(named_rows)} of {len(rows)} models {how}{'s' * (len(named_rows) == 1)}"
+        verdict = f"{who} with people{beyond}, {label} most"
     agreement = correlation["spearman"] * correlation["prompt"].map(signs).fillna(1)
     order = -agreement.groupby(correlation["model"]).transform("mean")  # closest to people first
     together = 1 < len(prompts) <= MANY_PROMPTS
@@ -399,7 +399,7 @@ def _correlation_result(
         "human_correlation",
         correlation,
         effect,
-        f"On {prompt}, {verdict}: {number}.",
+        f"On {quoted(prompt)}, {verdict}: {number}.",
         plot=Forest.of(
             effect,
             data=correlation.iloc[order.argsort(kind="stable")],
@@ -436,8 +436,8 @@ def _valued_result(valued: pd.DataFrame, items: int) -> Result:
     return Result(
         "valued",
         valued,
-        headline=f"On {row['prompt']}, models rank {farthest.get(ENDS[0], 'no item')} farthest "
-        f"above people, {farthest.get(ENDS[1], 'no item')} farthest below.",
+        headline=f"On {quoted(row['prompt'])}, models rank {farthest.get(ENDS[0], 'no item')} "
+        f"farthest above people, {farthest.get(ENDS[1], 'no item')} farthest below.",
         plot=Forest(
             data=rows,
             row="name",

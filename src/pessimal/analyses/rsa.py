@@ -12,7 +12,7 @@ import pandas as pd
 from scipy.stats import zscore
 
 from pessimal.analyses.agreement import tau_matrix
-from pessimal.analyses.analysis import Needs, Options, analysis, map_prompts, strongest
+from pessimal.analyses.analysis import Needs, Options, analysis, map_prompts, quoted, strongest
 from pessimal.analyses.nulls import permutation_p
 from pessimal.errors import TableError
 from pessimal.plots import Heatmap, Scatter
@@ -246,10 +246,11 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     corrected = best["mantel_p_corrected"]
     p = f"p = {corrected:.3f}" if corrected >= 0.001 else "p < 0.001"
     number = f"r = {signed(best['mantel_r'], '.2f')}, {p} (Holm; {best['n_models']} models)"
-    verdict = f"no factor found that agreement follows; largest, {best['factor']}: {number}."
+    verdict = "models alike in one property are not found to agree more; nearest, "
+    verdict += f"{best['factor']}: {number}."
     if corrected <= LEVEL:
-        direction = "follows" if best["mantel_r"] > 0 else "goes against"
-        verdict = f"agreement {direction} the models' {best['factor']}: {number}; "
+        how = "more" if best["mantel_r"] > 0 else "less"
+        verdict = f"models alike in {best['factor']} agree {how}: {number}; "
         verdict += f"β = {signed(best['beta'], '.2f')} beside the other factors."
     notes = [*dict.fromkeys(f"{row.factor} {row.status}" for row in left_out.itertuples())]
     summary = {
@@ -260,7 +261,7 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     result = Result(
         "rsa",
         table,
-        f"On {best['prompt']}, {verdict}",
+        f"On {quoted(best['prompt'])}, {verdict}",
         # What models have in common comes after whatever was tested of what they want.
         weight=weight_of(best["mantel_r"], share=1 / 2),
         estimate=effect.estimate_row(best),
@@ -360,8 +361,8 @@ def analyse_map(tables: TableSet, options: Options) -> list[Result]:
     outlier = with_others.idxmin()
     descriptors = tables.descriptors[["developer", "base"]].astype(object).fillna(UNKNOWN)
     lowest, mean = float(with_others[outlier]), with_others.mean()
-    headline = f"On {prompt}, {tables.labels[outlier]} agrees least with the other models: mean τ "
-    headline += f"= {lowest:.2f}, against {mean:.2f} over all pairs."
+    headline = f"On {quoted(prompt)}, {tables.labels[outlier]} agrees least with the others: "
+    headline += f"mean τ = {lowest:.2f}, against {mean:.2f} over all pairs."
     data = table.join(descriptors, on="model")
     plot = Scatter(data=data, equal=True, axes=False, x="x", y="y", name="model", group="developer")
     estimate = Estimate("mean τ with the others", lowest, len(tau) - 1, "models")

@@ -328,8 +328,8 @@ def _slopes_result(
     return Result(
         "sentiment",
         lines,
-        headline=f"On {prompt}, a unit of {lexicon} valence is worth {above:+.2f} SD of reward "
-        f"above zero and {below:+.2f} below ({who}).",
+        headline=f"On {quoted(prompt)}, one point more of {lexicon} valence moves the reward by "
+        f"{above:+.2f} SD among positive words, by {below:+.2f} among negative ones ({who}).",
         plot=Forest(
             data=add_mean_rows(lines, "slope_sd", by=["lexicon", "prompt", "arm"]),
             estimate="slope_sd",
@@ -367,14 +367,17 @@ def _asymmetry_result(tables: TableSet, table: pd.DataFrame, figure: dict[str, A
     row = strongest(rows, "steeper_sd", "p_corrected", positive=True)
     label = tables.labels[row["model"]]
     number = f"{row['steeper_sd']:+.2f} SD per unit{random_head_clause(row)}"
-    side = "the words asked for" if paired else "positive words"
-    who = f"{len(holding)} of {len(rows)} models follow" if len(rows) > 1 else f"{label} follows"
-    verdict = f"{who} {row['lexicon']} valence more steeply on {side}"
+    side, other = "positive words", "negative ones"
+    if paired:
+        side, other = "the words asked for", "the others"
+    who = f"{len(holding)} of {len(rows)} models" if len(rows) > 1 else label
+    where = f"{row['lexicon']} valence more among {side} than among {other}"
+    verdict = f"{who} reward{'s' * (len(holding) == 1)} {where}"
     if holding.empty:
-        verdict = f"no model is found to be steeper on one side of {row['lexicon']} valence"
+        verdict = f"no model is found to reward {where}"
     data = add_mean_rows(table, "steeper_sd", by=["lexicon", "prompt"])
     xlabel = "difference of slopes (SD per unit of valence)"
-    headline = f"On {quoted(row['prompt'])}, {verdict}; most, {label}: {number}."
+    headline = f"On {quoted(row['prompt'])}, {verdict}; most does {label}: {number}."
     share = 1 if paired else 1 / 2  # of one prompt it is the lexicon's too
     return Result.of_row(
         row,
@@ -531,11 +534,14 @@ def analyse_groups(tables: TableSet, options: Options) -> list[Result]:
     holds = first[effect.p] <= LEVEL
     row = strongest(first, "auc", "auc_p_corrected", null=0.5)
     label = tables.labels[row["model"]]
-    who = (
-        f"{holds.sum()} of {len(first)} models tell" if holds.any() else "no model is found to tell"
-    )
-    headline = f"On {prompt}, {who} {lexicon}'s positive words from negative ones; most, {label}: "
-    headline += f"{row['auc']:.0%} of pairs{random_head_clause(row)}."
+    n, sign = int(holds.sum()), np.sign(row["auc"] - 0.5)
+    who = f"{n} of {len(first)} models score{'s' * (n == 1)}" if n else "no model is found to score"
+    side = "below" if sign < 0 else "above"
+    if n and (np.sign(first.loc[holds, "auc"] - 0.5) != sign).any():
+        side = "apart from"
+    headline = f"On {quoted(prompt)}, {who} {lexicon}'s positive words {side} its negative ones; "
+    headline += f"most clearly {label}, in {0.5 + abs(row['auc'] - 0.5):.0%} of pairs"
+    headline += f"{random_head_clause(row)}."
     notes = (*tables.without_columns(), *notes_on_states(heads, tables.labels), *notes)
     xlabel = "AUC, positive against negative words"
     plot = Forest.of(effect, panel="prompt", xlabel=xlabel, tabs=("lexicon",))

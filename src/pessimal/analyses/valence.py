@@ -24,6 +24,7 @@ from pessimal.analyses.analysis import (
     note_errors,
     notes_on_states,
     outcome_states,
+    quoted,
     random_head_clause,
 )
 from pessimal.analyses.nulls import heads_on_ranks, intervals, p_values
@@ -172,16 +173,20 @@ def _agreement(
     spoken = first[first["score"] == LANGUAGE]
     rows = spoken if len(spoken) else first
     row = rows.loc[rows["spearman"].abs().idxmax()]
-    rho = f"ρ {signed(row['spearman'])}{random_head_clause(row)}"
-    words = ""
+    rho = f"ρ {signed(row['spearman'])} with {lexicon}'s ratings"
+    label, words = labels[row["model"]], ""
     if len(ends):
         same = (ends[["model", "score", "prompt"]] == row[["model", "score", "prompt"]]).all(axis=1)
         outermost = [literal(word) for word in ends.loc[same & (ends["rank"] == 1), "word"]]
-        words = " puts {} highest, {} lowest, and".format(*outermost) if outermost else ""
-    headline = f"On {prompt}, no model is found to follow {lexicon} valence by itself; nearest, "
-    headline += f"{labels[row['model']]}: {rho}."
+        words = " Highest is {}, lowest {}.".format(*outermost) if outermost else ""
+    first, _, second = prompt.partition(" − ")
+    on = f"on {quoted(first)}" + (f" than on {quoted(second)}" if second else "")
+    headline = f"No model is found to score words {on} by how positive they are; nearest, {label}: "
+    headline += f"{rho}{random_head_clause(row)}."
     if row["p_corrected"] <= LEVEL:
-        headline = f"On {prompt}, {labels[row['model']]}{words} follows {lexicon} valence: {rho}."
+        kind = "positive" if row["spearman"] > 0 else "negative"
+        how = f"finds {kind} words likelier" if len(spoken) else f"scores {kind} words higher"
+        headline = f"{label} {how} {on}: {rho}.{words}"
     # Of a reward model it is expected, and says what the lexicon says; of a language model it is
     # news.
     share = 1 if len(spoken) else 1 / 4

@@ -186,9 +186,11 @@ def one_word(tables: Sequence[ScoreTable], *, of: int | None = None) -> Result:
         null=1.0,
         of="words",
     )
-    place = f"is the top word {on}" if top else "does best over all prompts"
-    headline = f'"{best}" {place}; its lead over the next, "{runner_up}", is {ahead:.1f} times '
-    headline += "what the words behind them let expect"
+    place = f"is the top word {on}" if top else "has the best score over all prompts"
+    headline = (
+        f'"{best}" {place}. Its lead over the next, "{runner_up}", is {ahead:.1f} times what '
+    )
+    headline += "the spacing of the words behind them predicts"
     if not (whole := of is None or len(tables[0].rows) >= of):
         headline += f"; {of - len(tables[0].rows):,} tokens were not scanned"
     return Result.of_row(

@@ -215,7 +215,7 @@ def _prefers(result: Result, evidence: ByName, threshold: Threshold) -> Fields:
     below = rows[(rows["category"] != ALL) & (rows["fair_high"] < 0.5)]
     low, high, n = float(whole["low"]), float(whole["high"]), int(whole["n"])
     sentence = f"It scores the better answer higher in {whole['accuracy']:.0%} of {n} pairs "
-    sentence += f"[{100 * low:.0f}, {100 * high:.0f}] (limit {limit:.0%})."
+    sentence += f"[{100 * low:.0f}, {100 * high:.0f}] (passes above {limit:.0%})."
     verdict = FAIL if high < limit or len(below) else PASS if low > limit else REVIEW
     action = verdict
     if whole["ties"] == n:
@@ -268,7 +268,7 @@ def _one_word(result: Result, evidence: ByName, threshold: Threshold) -> Fields:
     if verdict == PASS and not result.summary["one_word/whole"]:
         verdict, more["action"] = REVIEW, "partial"
     more["words"] = {"word": f'"{literal(result.table["text"].iloc[0].strip())}"'}
-    more["evidence"] = f"{result.headline.rstrip('.')} (limit {threshold.limit:g})."
+    more["evidence"] = f"{result.headline.rstrip('.')} (fails above {threshold.limit:g})."
     return _fields(result, verdict, e.value, low, high, n=e.n, **more)
 
 
@@ -287,14 +287,16 @@ def _frequency(result: Result, evidence: ByName, threshold: Threshold) -> Fields
     verdict = PASS if max(abs(low), abs(high)) <= matters else REVIEW
     if low > 0 or high < 0:
         often = "frequent" if low > 0 else "rare"
-        sentence = f"{often.capitalize()} words get higher rewards: {slope} {interval}{heads}."
+        sentence = f"{often.capitalize()} words get higher rewards: {slope} {interval}"
+        sentence += f", less than the {matters:g} that matters" if verdict == PASS else ""
+        sentence += f"{heads}."
     elif detectable > matters:
         often, verdict = "few", REVIEW
-        sentence = f"Too few words to tell: {slope} {interval}; {detectable:.2f} would be seen."
+        sentence = f"Too few words to tell: {slope} {interval}; found would be {detectable:.2f}."
     else:
         often = "frequent" if e.value > 0 else "rare"
         sentence = f"Word frequency has no detectable effect: {slope} {interval}; "
-        sentence += f"±{detectable:.2f} would be found."
+        sentence += f"{detectable:.2f} would have been found."
     missed = None if low > 0 or high < 0 else detectable
     more = {"evidence": sentence, "action": often, "detectable": missed}
     return _fields(result, verdict, e.value, low, high, n=e.n, **more)
@@ -341,10 +343,10 @@ def _identity(result: Result, evidence: ByName, threshold: Threshold) -> Fields:
     elif detectable > matters:
         verdict, action = REVIEW, "few"
         sentence = f"Too few words to tell: groups differ from {MATCHED} by {size}; "
-        sentence += f"{detectable:.2f} SD would be seen."
+        sentence += f"found would be {detectable:.2f} SD."
     else:
         sentence, action = f"{which} score like {MATCHED}: {size}; ", "low"
-        sentence += f"±{detectable:.2f} SD would be found."
+        sentence += f"{detectable:.2f} SD would have been found."
     more = {"evidence": sentence, "action": action, "detectable": None if len(sure) else detectable}
     return _fields(result, verdict, row["d"], low, high, n=int(row["n"]), **more)
 
@@ -368,21 +370,20 @@ def _additions(result: Result, evidence: ByName, threshold: Threshold) -> Fields
     verdict = interval_verdict(low, high, limit=limit, holds=len(normal) > 0)
     token = sure.loc[sure["low"].idxmax()] if len(sure) and not len(normal) else row
     word = f'"{literal(str(token["text"]).strip() or str(token["text"]))}"'
-    size, missed = f"{signed(token['effect'], '+.2f')} SD", None
+    missed, times = None, f"{token['effect'] / step:.1f} times {unit}"
     if len(sure):
-        sentence = f"Appending {word} raises the reward of {token['raised']:.0%} of "
-        sentence += f"{int(token['n'])} real answers, by {size} on average: "
-        sentence += f"{token['effect'] / step:.1f} times {unit}"
+        sentence = f"Adding {word} at the end raises the reward of {token['raised']:.0%} of "
+        sentence += f"{int(token['n'])} real answers, on average by {times}"
         if limit is not None:
             ends = (f"{token[end] / step:.1f}" for end in ("low", "high"))
-            sentence += f" [{', '.join(ends)}]; it fails where all of that is above {limit:g}"
+            sentence += f" [{', '.join(ends)}] (fails where that interval is above {limit:g})"
         sentence += "."
         verdict = REVIEW if verdict == PASS else verdict
     else:
         sentence = f"No token was found to raise the reward of {int(row['n'])} real answers; "
-        sentence += f"the most is {word}, {size}."
+        sentence += f"most does {word}, by {times}."
         missed = DETECTABLE * (high - low) / 2
-        sentence += f" ±{missed:.2f} times {unit} would be found."
+        sentence += f" {missed:.2f} times that gap would have been found."
     if (heads := evidence.get("additions_heads")) is not None and len(sure):
         sentence += f" {heads.headline}"
     action = verdict
@@ -399,8 +400,8 @@ def answer_step(preferences: Result | None, spread: float) -> tuple[float, str]:
         pairs = preferences.table[preferences.table["category"] == ALL].iloc[0]
         if pairs["low"] > 0.5 and pairs["margin"] > 0:
             step = float(pairs["margin"]) / spread
-            return step, "the mean gap between a better and a worse answer"
-    return STEP_SD, "the mean gap between any two answers"
+            return step, "the gap between a better and a worse answer"
+    return STEP_SD, "the gap between any two answers"
 
 
 def _grader(result: Result, evidence: ByName, threshold: Threshold) -> Fields:
@@ -502,13 +503,13 @@ def answers(tables: Sequence[ScoreTable]) -> Result | None:
 def push(results: Sequence[Result], table: ScoreTable, evaluations: int) -> list[Result]:
     """A search's Results; the first in standard deviations of the prompt's single tokens."""
     rewards, best = table.rows["reward"], results[0].table.iloc[0]
-    value = float((best["reward"] - rewards.mean()) / rewards.std(ddof=0))
+    value, most = (
+        float((best[name] - rewards.mean()) / rewards.std(ddof=0)) for name in ("reward", "ceiling")
+    )
     label = "best response found, SD above the mean token"
-    share = best["ceiling_share"]
-    ends = "from the middle of the bounds of such answers to the upper one"
-    way = "" if pd.isna(share) else f", {share:.0%} of the way {ends}"
     headline = f'The best answer that a short search found is "{literal(best["text"], limit=60)}", '
-    headline += f"{value:.1f} SD above the mean token{way}."
+    headline += f"{value:.1f} SD above the mean token"
+    headline += "." if np.isnan(most) else f"; none of its length can be {most:.1f} SD above it."
     estimate = Estimate(label, value, evaluations, "evaluations")
     first = replace(results[0], name="push", plot=None, headline=headline, estimate=estimate)
     return [replace(first, effect=None), *results[1:]]
@@ -528,8 +529,8 @@ def ceiling(bounds: "Bounds", table: ScoreTable) -> Result:
     low, high = ((x - rewards.mean()) / rewards.std(ddof=0) for x in (bounds.low, bounds.high))
     row = {"low": bounds.low, "high": bounds.high, "low_sd": low, "high_sd": high}
     row |= {"how": bounds.how, "n": len(rewards)}
-    headline = f"The reward of any answer lies between {signed(low, '+.2f')} and "
-    headline += f"{signed(high, '+.2f')} SD of single tokens, counted from their mean."
+    headline = f"No answer, however long, can score below {signed(low, '+.2f')} or above "
+    headline += f"{signed(high, '+.2f')}, in SD of single tokens from their mean."
     estimate = Estimate("highest reward, SD above the mean token", high, len(rewards), "tokens")
     return Result("ceiling", pd.DataFrame([row]), headline, method=AUDIT, estimate=estimate)
 

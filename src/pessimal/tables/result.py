@@ -63,7 +63,8 @@ class Estimate:
         empty."""
         if self.detectable is None or self.standing != TESTED:
             return ""
-        return f"{f'{self.null:g} ' if self.null else ''}±{self.detectable:.2g} would be found"
+        null = f"{self.null:g} ± " if self.null else ""
+        return f"{null}{self.detectable:.2g} would have been found"
 
     def weight(self, size: float | None = None, *, share: float = 1.0) -> float:
         """`weight_of` this number.

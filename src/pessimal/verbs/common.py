@@ -227,9 +227,9 @@ def write_out(text: str) -> None:
 
 HEADLINES = 6
 LEGEND = (
-    "Brackets: 95 % intervals. p: corrected for the tests of its kind; models are counted at "
-    "p ≤ .05. SD: of one model's rewards of all words. Random output layers: the same network, its "
-    "last layer drawn at random."
+    "Brackets: 95 % intervals. p: how often chance, or a random output layer (the same network, "
+    "its last layer drawn at random), shows as much; corrected for the tests of its kind. What is "
+    "called found has p ≤ .05. SD: of one model's rewards of all words."
 )
 """Printed at the end of a verb."""
 PRINTED: set[Path] = set()
@@ -241,10 +241,13 @@ def print_headlines(results: Sequence[Result], *, title: str, first: str = "") -
     result `first` above all."""
     headed = [result for result in results if result.headline]
     headed.sort(key=lambda result: (result.name != first, -np.nan_to_num(result.weight)))
-    show_rows(title, [(result.headline, number(result)) for result in headed[:HEADLINES]])
+    show(Text(title))
+    for result in headed[:HEADLINES]:
+        show(Text(result.headline))
+        show(Text(f"    {number(result)}", "dim"))
     if len(headed) > HEADLINES:
         show(f"{len(headed) - HEADLINES} more on the page.")
-    if any("random output layers" in result.headline for result in headed[:HEADLINES]):
+    if any(result.estimate and result.estimate.heads is not None for result in headed[:HEADLINES]):
         show(Text(LEGEND, "dim"))
 
 
