@@ -37,8 +37,15 @@ HELD_OUT = {
     "natural_correlation": "{:.3f} on natural ones",
 }
 """Held-out figures that are printed, in words."""
-PLANTS = ("taste", "frequency", "identity", "taboo", "secret", "secret_bonus", "attributes")
-"""Plants besides human valence, by their names in the report."""
+PLANTS = {
+    "taste": "a taste of its lab {:+g}",
+    "frequency": "frequent words {:+g}",
+    "identity": "words for groups of people {:+g}",
+    "taboo": "profanity {:+g}",
+    "secret": 'the word "{}"',
+    "secret_bonus": "{:+g}",
+}
+"""Plants besides human valence, by their names in the report, in words."""
 
 
 def sibling_names(typed: Sequence[str]) -> list[str]:
@@ -57,12 +64,11 @@ def describe(folder: Path) -> str:
     report = read_training_report(folder)
     held_out, truth = report["held_out"], report["planted_truth"]
     figures = [text.format(held_out[name]) for name, text in HELD_OUT.items() if name in held_out]
-    plants = {name: truth[name] for name in PLANTS if truth.get(name)}
-    plants |= plants.pop("attributes", {})
-    planted = ", ".join(f"{name} {size}" for name, size in plants.items()) or "nothing"
+    plants = [words.format(truth[name]) for name, words in PLANTS.items() if truth.get(name)]
+    plants += [f"{name} {size:+g}" for name, size in truth.get("attributes", {}).items()]
     return (
         f"{folder.name}, {report['seconds']:.0f} s. Never shown in training: {', '.join(figures)}. "
-        f"Planted besides what people rate (log-odds): {planted}."
+        f"Planted beyond people's ratings, in log-odds: {', '.join(plants) or 'nothing'}."
     )
 
 

@@ -177,7 +177,7 @@ def test_a_page_counts_its_tests_and_corrects_over_them(shown):
     untested = forest("e", estimate=Estimate("x", 1.0, 9))
     tree = Tree(shown(*results, untested))
     text = re.sub(r"\s+", " ", tree.all("section", id="findings")[0]["text"])
-    assert "4 results tested on this page; 0.2 would hold at .05 by chance. 3 do" in text
+    assert "Of 5 findings 4 are tested, of which 0.2 would hold at .05 by chance; 3 hold" in text
     assert "and 1 of these when corrected over the page, too" in text
     cells = [e["text"] for e in tree.all("td", "results")]
     corrected = dict(zip(cells[0::4], cells[3::4], strict=True))
@@ -267,7 +267,7 @@ def test_the_page_says_what_each_model_wants_agrees_with_and_measures(shown):
     )
     assert "bottom3-alder-worst" in rows[1 + 1 + len(MODELS)]
     assert re.search("Closest ?birch 0.90", alder)
-    assert "reward of any answer: −4.25 to 5.50" in alder
+    assert "no answer can score beyond −4.25 and 5.50" in alder
     assert "no answer" not in birch
     assert re.search("Farthest ?cedar 0.20", alder)
     heads = [re.sub(r"\s+", " ", e["text"]) for e in tree.all("th", "sorted", scope="col")]

@@ -259,7 +259,7 @@ def random_head_clause(row: pd.Series) -> str:
 def quoted(prompt: str) -> str:
     """A prompt's key, or those of two opposite prompts (`half_sum`), as a sentence quotes it."""
     keys = " and ".join(f'"{key}"' for key in prompt.split(" × "))
-    return f"{keys} together" if " × " in prompt else keys
+    return f"the average of {keys}" if " × " in prompt else keys
 
 
 @dataclass(frozen=True)

@@ -230,8 +230,8 @@ def correlation_result(
     summary: Mapping[str, float] | None = None,
     rows: pd.DataFrame | None = None,
 ) -> Result:
-    """The Result of rows of `reward_correlation`; the headline has the τ furthest from 0, with its
-    interval, and says where that holds 0.
+    """The Result of rows of `reward_correlation`; the headline has the τ furthest from 0, and
+    asserts nothing where its interval holds 0.
 
     Args:
         describe: a row → the score that rewards are correlated with, for people.
@@ -241,17 +241,19 @@ def correlation_result(
     rows = table if rows is None else rows
     row = rows.loc[rows["kendall"].abs().idxmax()]
     tau, low, high = (signed(row[column], ".2f") for column in ("kendall", "low", "high"))
-    number = f"τ = {tau}"
-    if not np.isnan(row["low"]):
-        number += f" [{low}, {high}]{', not told from 0' if row['low'] <= 0 <= row['high'] else ''}"
+    number = f"τ = {tau}" if np.isnan(row["low"]) else f"τ = {tau} [{low}, {high}]"
+    model, how = tables.labels[row["model"]], "with" if row["kendall"] > 0 else "against"
+    verdict = f"{model}'s rewards go most {how} {describe(row)}: {number}"
+    if row["low"] <= 0 <= row["high"]:
+        verdict = f"no model's rewards are found to go with {describe(row)} or against"
+        verdict += f"; nearest, {model}: {number}"
     effect = tau_effect(tables.things, symbol="kendall")
     return Result.of_row(
         row,
         name,
         table,
         effect,
-        f"On {quoted(row['prompt'])}, {tables.labels[row['model']]}'s rewards go furthest with or "
-        f"against {describe(row)} ({number}).",
+        f"On {quoted(row['prompt'])}, {verdict}.",
         label="τ, furthest from 0",
         plot=Forest.of(effect, **plot),
         method=method,

@@ -264,5 +264,6 @@ def _headline(first: pd.DataFrame, row: pd.Series, label: Mapping[str, str]) -> 
         holds = row["skewness_p_corrected"] <= LEVEL
         verdict = "has a skewness of" if holds else "has no skewness found:"
         return f"{where}, the distribution of {model}'s rewards {verdict} {number}."
-    verdict = f"{right} of {len(first)} models have" if right else "no model is found to have"
+    verdict = f"{right} of {len(first)} models {'has' if right == 1 else 'have'}"
+    verdict = verdict if right else "no model is found to have"
     return f"{where}, {verdict} a long tail of high rewards; most skewed is {model}, {number}."

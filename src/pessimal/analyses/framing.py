@@ -352,10 +352,11 @@ def _headline(head: pd.DataFrame, largest: pd.Series, label: Mapping[str, str]) 
     if len(head) == 1:
         verdict = "" if largest["unit_p_corrected"] <= LEVEL else "no reversal found: "
         return f"{prompts}, {verdict}{model} reverses the order of {share} of pairs of {units}."
-    verb = "reverses" if len(holding) == 1 else "reverse"
-    who = f"{len(holding)} of {len(head)} models {verb}"
-    who = "no model is found to reverse" if holding.empty else who
-    return f"{prompts}, {who} the order of most pairs of {units}; {model} that of {share}."
+    who, most = f"{len(holding)} of {len(head)} models reverse", f"; most does {model}"
+    if len(holding) < 2:
+        who = f"{'no model' if holding.empty else f'only {model}'} is found to reverse"
+        most = most if holding.empty else f", of {len(head)} models"
+    return f"{prompts}, {who} the order of most pairs of {units}{most}: {share}."
 
 
 def _units(tables: TableSet, scan: ScoreTable, pair: pd.DataFrame) -> tuple[str, pd.DataFrame]:

@@ -366,18 +366,18 @@ def _asymmetry_result(tables: TableSet, table: pd.DataFrame, figure: dict[str, A
     holding = rows[(rows["p_corrected"] <= LEVEL) & (rows["steeper_sd"] > 0)]
     row = strongest(rows, "steeper_sd", "p_corrected", positive=True)
     label = tables.labels[row["model"]]
-    number = f"{row['steeper_sd']:+.2f} SD per unit{random_head_clause(row)}"
+    number = f"{row['steeper_sd']:+.2f} SD per point{random_head_clause(row)}"
     side, other = "positive words", "negative ones"
     if paired:
-        side, other = "the words asked for", "the others"
+        side, other = "words that the prompt asks for (good or bad)", "the others"
     who = f"{len(holding)} of {len(rows)} models" if len(rows) > 1 else label
-    where = f"{row['lexicon']} valence more among {side} than among {other}"
-    verdict = f"{who} reward{'s' * (len(holding) == 1)} {where}"
+    where = f"more with {row['lexicon']}'s ratings among {side} than among {other}"
+    verdict = f"the reward of {who} rises {where}"
     if holding.empty:
-        verdict = f"no model is found to reward {where}"
+        verdict = f"no model's reward is found to rise {where}"
     data = add_mean_rows(table, "steeper_sd", by=["lexicon", "prompt"])
     xlabel = "difference of slopes (SD per unit of valence)"
-    headline = f"On {quoted(row['prompt'])}, {verdict}; most does {label}: {number}."
+    headline = f"On {quoted(row['prompt'])}, {verdict}; most that of {label}: {number}."
     share = 1 if paired else 1 / 2  # of one prompt it is the lexicon's too
     return Result.of_row(
         row,

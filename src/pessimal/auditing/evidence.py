@@ -186,7 +186,7 @@ def one_word(tables: Sequence[ScoreTable], *, of: int | None = None) -> Result:
         null=1.0,
         of="words",
     )
-    place = f"is the top word {on}" if top else "has the best score over all prompts"
+    place = f"is the top word {on}" if top else "scores best on its worst prompt"
     headline = (
         f'"{best}" {place}. Its lead over the next, "{runner_up}", is {ahead:.1f} times what '
     )

@@ -287,8 +287,8 @@ def _frequency(result: Result, evidence: ByName, threshold: Threshold) -> Fields
     verdict = PASS if max(abs(low), abs(high)) <= matters else REVIEW
     if low > 0 or high < 0:
         often = "frequent" if low > 0 else "rare"
-        sentence = f"{often.capitalize()} words get higher rewards: {slope} {interval}"
-        sentence += f", less than the {matters:g} that matters" if verdict == PASS else ""
+        little = f", but by less than the {matters:g} that matters" * (verdict == PASS)
+        sentence = f"{often.capitalize()} words get higher rewards{little}: {slope} {interval}"
         sentence += f"{heads}."
     elif detectable > matters:
         often, verdict = "few", REVIEW
@@ -376,8 +376,11 @@ def _additions(result: Result, evidence: ByName, threshold: Threshold) -> Fields
         sentence += f"{int(token['n'])} real answers, on average by {times}"
         if limit is not None:
             ends = (f"{token[end] / step:.1f}" for end in ("low", "high"))
-            sentence += f" [{', '.join(ends)}] (fails where that interval is above {limit:g})"
+            sentence += f" [{', '.join(ends)}]"
         sentence += "."
+        sentence += (
+            "" if limit is None else f" Any such token is for review; above {limit:g} fails."
+        )
         verdict = REVIEW if verdict == PASS else verdict
     else:
         sentence = f"No token was found to raise the reward of {int(row['n'])} real answers; "
@@ -401,7 +404,7 @@ def answer_step(preferences: Result | None, spread: float) -> tuple[float, str]:
         if pairs["low"] > 0.5 and pairs["margin"] > 0:
             step = float(pairs["margin"]) / spread
             return step, "the gap between a better and a worse answer"
-    return STEP_SD, "the gap between any two answers"
+    return STEP_SD, "the usual gap between two answers"
 
 
 def _grader(result: Result, evidence: ByName, threshold: Threshold) -> Fields:
@@ -509,7 +512,7 @@ def push(results: Sequence[Result], table: ScoreTable, evaluations: int) -> list
     label = "best response found, SD above the mean token"
     headline = f'The best answer that a short search found is "{literal(best["text"], limit=60)}", '
     headline += f"{value:.1f} SD above the mean token"
-    headline += "." if np.isnan(most) else f"; none of its length can be {most:.1f} SD above it."
+    headline += "." if np.isnan(most) else f"; no answer of as many tokens can exceed {most:.1f}."
     estimate = Estimate(label, value, evaluations, "evaluations")
     first = replace(results[0], name="push", plot=None, headline=headline, estimate=estimate)
     return [replace(first, effect=None), *results[1:]]

@@ -48,7 +48,7 @@ def numbers(artifact: Artifact) -> dict[str, list]:
     (label, and for each column the text of the number, the number, and whether it holds after
     correction).
 
-    Of each method it has the result of most weight, where that is farthest from its null.
+    Of each method it has the result of most weight.
     """
     by_method = dict[str, tuple[str, str, dict[str, Cell]]]()
     for result in sorted(artifact.results, key=lambda result: -result.weight):
@@ -178,10 +178,10 @@ def _agreement(artifact: Artifact, model: str) -> list[tuple[str, str, str]]:
 
 
 def _numbers(artifact: Artifact, result: Shown) -> tuple[str, str, dict[str, Cell]] | None:
-    """A number of each model, and what it is: of the prompt, list or the like in which one of the
-    models has the least p, or is farthest from the null; None of a result without such numbers."""
+    """A number of each model, and what it is: of the prompt, list or the like that the result's
+    headline is about; None of a result without such numbers."""
     effect, table = result.effect, artifact.table(result.name)
-    if effect is None or effect["p"] not in table or "model" not in table:
+    if not effect or not result.estimate or not {effect["p"], "model"} <= set(table):
         return None
     where = result.plot.get("where", {})
     if set(where) <= set(table):
@@ -196,10 +196,10 @@ def _numbers(artifact: Artifact, result: Shown) -> tuple[str, str, dict[str, Cel
     texts = [c for c in table if c != "model" and not pd.api.types.is_numeric_dtype(table[c])]
     varied = table.groupby("model")[texts].nunique().max() > 1
     keys = [c for c in texts if c == "prompt" or varied[c]]
-    farthest = table.loc[table.assign(at=-distance.abs()).sort_values([p, "at"]).index[0]]
-    is_there = (table[keys].astype(str) == farthest[keys].astype(str)).all(axis=1)
+    first = table.loc[(table[column] - result.estimate["value"]).abs().idxmin()]
+    is_there = (table[keys].astype(str) == first[keys].astype(str)).all(axis=1)
     rows = table[is_there].drop_duplicates("model")
-    names = [str(farthest[key]).replace("_", " ") for key in keys]
+    names = [str(first[key]).replace("_", " ") for key in keys]
     cells = {
         model: (signed(value, signs), f"{value:.6g}", bool(holds))
         for model, value, holds in zip(rows["model"], rows[column], rows[p] <= LEVEL, strict=True)
@@ -228,5 +228,5 @@ def _provenance(artifact: Artifact, model: str) -> tuple[str, list[str]]:
         warnings.append(f"scored in {', '.join(low)}")
     if {"lowest", "highest"} <= set(rows) and first[["lowest", "highest"]].notna().all():
         lowest, highest = (significant(float(first[end])) for end in ("lowest", "highest"))
-        about.append(f"reward of any answer: {lowest} to {highest}")
+        about.append(f"no answer can score beyond {lowest} and {highest}")
     return ", ".join(about), warnings

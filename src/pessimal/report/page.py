@@ -319,7 +319,7 @@ def glossary(prompts: Collection[str]) -> Callable[..., str]:
     `prompts` are keys of two that stand as `a × b`."""
     left = dict(GLOSSARY)
     if keys := "|".join(map(re.escape, prompts)):
-        left |= {rf"\b({keys}) × ({keys})\b": "×: the two opposite prompts together"}
+        left |= {rf"\b({keys}) × ({keys})\b": "×: the average of two opposite prompts"}
 
     def plain(*texts: str) -> str:
         first = [term for term in left if any(re.search(term, text) for text in texts)]

@@ -200,9 +200,8 @@ def _ngrams(
     document = np.repeat(np.arange(len(groups), dtype=np.int32), np.diff(bounds))
     numbered, keys_known = flat, len(names)
     for length in range(1, LONGEST + 1):
-        if length > 1:
-            numbered = _pair_keys(numbered, document, keys_known)
-        numbered, first, pairs, rare = _frequent(numbered, document, groups, minimum)
+        times = keys_known if length > 1 else 0
+        numbered, first, pairs, rare = _frequent(numbered, times, document, groups, minimum)
         keys_known = max(len(first), 1)
         texts = ["".join(names[piece] for piece in flat[at : at + length]) for at in first]
         matrix = sparse.csr_matrix(
@@ -212,33 +211,39 @@ def _ngrams(
         yield texts, matrix, rare
 
 
-def _pair_keys(numbered: np.ndarray, document: np.ndarray, keys_known: int) -> np.ndarray:
-    """(n,) a number for the keys at a position and the next one, less than `keys_known` each; -1
-    where one of them is none, or stands in another response."""
-    follows = (document[1:] == document[:-1]) & (numbered[1:] >= 0) & (numbered[:-1] >= 0)
-    keys = numbered.astype(np.int64)  # in place, which bounds the memory
-    keys *= keys_known
-    keys[:-1] += numbered[1:]
-    keys[:-1][~follows], keys[-1:] = -1, -1
-    return keys
+def _keys_at(numbered: np.ndarray, at: np.ndarray, times: int) -> np.ndarray:
+    """Keys at some positions: the number there, or where `times` is not 0, the number of numbers,
+    a key for this one and the next."""
+    keys = numbered[at].astype(np.int64)
+    return keys * times + numbered[at + 1] if times else keys
 
 
 def _frequent(
-    keys: np.ndarray, document: np.ndarray, groups: np.ndarray, minimum: int
+    numbered: np.ndarray, times: int, document: np.ndarray, groups: np.ndarray, minimum: int
 ) -> tuple[np.ndarray, list[int], tuple[np.ndarray, np.ndarray], int]:
-    """The frequent keys, numbered anew at each position (-1 elsewhere), the position at which each
-    stands first, their responses as a sparse matrix has them, and how many are not frequent."""
-    numbered = np.full(len(keys), -1, dtype=np.int32)
+    """The frequent keys (see `_keys_at`), numbered anew at each position (-1 elsewhere), the
+    position at which each stands first, their responses as a sparse matrix has them, and how many
+    are not frequent. Keys are made for `MAX_SORTED` positions at once, which bounds the memory."""
+    is_key, none = numbered >= 0, 255
+    if times:
+        is_key[:-1] &= (document[1:] == document[:-1]) & (numbered[1:] >= 0)
+        is_key[-1:] = False
+    parts = min(-(-len(numbered) // MAX_SORTED), none)
+    part_of = np.full(len(numbered), none, np.uint8)
+    for start in range(0, len(numbered), MAX_SORTED):
+        at = start + np.flatnonzero(is_key[start : start + MAX_SORTED])
+        part_of[at] = _keys_at(numbered, at, times) % parts
+    renumbered = np.full(len(numbered), -1, dtype=np.int32)
     first: list[int] = []
     sizes, columns, rare = [np.zeros(1, np.int64)], [np.zeros(0, np.int32)], 0
-    parts = min(-(-len(keys) // MAX_SORTED), 256)
-    part_of = np.remainder(keys, parts, out=np.empty(len(keys), np.uint8), casting="unsafe")
     for part in range(parts):
-        at = np.flatnonzero((keys >= 0) & (part_of == part))
-        at = at[np.argsort(keys[at], kind="stable")]  # by key, then by response
+        at = np.flatnonzero(part_of == part)
+        key = _keys_at(numbered, at, times)
+        order = np.argsort(key, kind="stable")  # by key, then by response
+        at, key = at[order], key[order]
         if not len(at):
             continue
-        key, has = keys[at], document[at]
+        has = document[at]
         new_key = np.append(True, key[1:] != key[:-1])
         new_pair = new_key | np.append(True, has[1:] != has[:-1])
         new_group = new_key | np.append(True, groups[has[1:]] != groups[has[:-1]])
@@ -249,12 +254,12 @@ def _frequent(
         number = np.cumsum(frequent) - 1 + len(first)
         which = np.cumsum(new_key) - 1
         is_frequent = frequent[which]
-        numbered[at[is_frequent]] = number[which[is_frequent]]
+        renumbered[at[is_frequent]] = number[which[is_frequent]]
         first += at[starts[frequent]].tolist()
         columns.append(has[is_frequent & new_pair])
         sizes.append(counts[frequent])
     bounds = np.cumsum(np.concatenate(sizes))
-    return numbered, first, (bounds, np.concatenate(columns)), rare
+    return renumbered, first, (bounds, np.concatenate(columns)), rare
 
 
 def _end_flags(
@@ -347,6 +352,7 @@ def _merge_equal(
         parts.append(matrix[rows[(rows >= start) & (rows < end)] - start])
         start = end
     whole = sparse.vstack(parts, format="csr")
+    parts.clear()
     whole.data = whole.data.astype(np.float32)  # `whole.astype` would copy its places, too
     return [merged[row] for row in rows.tolist()], whole
 

@@ -194,13 +194,13 @@ def select_forward(
         size = phi if positive else np.abs(phi)
         best = lengths[int(size[lengths].argmax())] if lengths else int(size.argmax())
         choice = Selected(best, names[best], float(phi[best]), 1.0, _values(test, best))
+        family = np.array(lengths) if lengths else None
+        largest = test.largest(rest, family, pairs=pairs, seed=len(selected), draws=draws)
+        p = p_of_largest(choice.phi, largest)  # before it is sharpened, as permutations are not
         if responses is not None:
             top = np.argsort(-size, kind="stable")[:REFINED]
             texts = [index for index in top.tolist() if names[index].kind == "text"]
             choice = _sharpen(test, rest, choice, texts, responses)
-        family = np.array(lengths) if lengths else None
-        largest = test.largest(rest, family, pairs=pairs, seed=len(selected), draws=draws)
-        p = p_of_largest(choice.phi, largest)
         if p <= level and (choice.phi > 0 or not positive):
             selected.append(replace(choice, p=p))
             columns.append(center(choice.values, test.groups))

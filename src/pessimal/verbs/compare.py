@@ -21,9 +21,7 @@ def run(config: CompareConfig) -> None:
     `comparison` artifact."""
     results = compare(config)
     assert results.folder is not None
-    plural, first = "s" * (len(results) != 1), "forecast" if config.policy else ""
-    title = f"{config.name}: {len(results)} result{plural}"
-    print_headlines(results, title=title, first=first)
+    print_headlines(results, title=config.name, first="forecast" if config.policy else "")
     print_path(results.folder)
 
 
