@@ -178,12 +178,12 @@ def test_a_page_counts_its_tests_and_corrects_over_them(shown):
     tree = Tree(shown(*results, untested))
     text = re.sub(r"\s+", " ", tree.all("section", id="findings")[0]["text"])
     assert "Of 5 findings 4 are tested, of which 0.2 would hold at .05 by chance; 3 hold" in text
-    assert "and 1 of these when corrected over the page, too" in text
+    assert "1 of these after a correction over the page, too" in text
     cells = [e["text"] for e in tree.all("td", "results")]
     corrected = dict(zip(cells[0::4], cells[3::4], strict=True))
     expected = {"a": "0.004", "b": "0.053", "c": "0.053", "d": "0.600"}
     assert corrected == {f"{name} is found.": value for name, value in expected.items()}
-    assert "tested on this page" not in shown(untested, name="none")
+    assert "are tested" not in shown(untested, name="none")
 
 
 def ends(certified: bool = True) -> Result:
@@ -248,7 +248,7 @@ def test_the_page_says_what_each_model_wants_agrees_with_and_measures(shown):
         shown(
             ends(),
             Result("agreement", pairs, effect=Effect(column="kendall", label="τ")),
-            Result("frequency", slopes, effect=corrected),
+            Result("frequency", slopes, effect=corrected, estimate=Estimate("slope", 0.4, 9)),
             Result("uncorrected", raw, effect=replace(corrected, p=None)),
             Result("provenance", about),
         )
@@ -271,7 +271,7 @@ def test_the_page_says_what_each_model_wants_agrees_with_and_measures(shown):
     assert "no answer" not in birch
     assert re.search("Farthest ?cedar 0.20", alder)
     heads = [re.sub(r"\s+", " ", e["text"]) for e in tree.all("th", "sorted", scope="col")]
-    assert heads == ["model", "slopegreatest, rated"], "where p is least; none without p"
+    assert heads == ["model", "slopegreatest, rated"], "of the finding; none without p"
     cells = [e["inside"][-1]["text"].strip() for e in tree.all("td", "sorted")]
     assert cells == ["alder+0.40", "birch+0.90"]
     assert [e["data-value"] for e in tree.all("td", "sorted")] == ["0.4", "0.9"]
