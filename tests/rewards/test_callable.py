@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+import pessimal
 from pessimal.conversation import Turn
 from pessimal.errors import ConfigError, ModelError
 from pessimal.rewards.callable import BATCH, CallableSpec, open_callable, wrap_callable
@@ -124,3 +125,18 @@ def test_digests_follow_source_arguments_and_what_is_closed_over():
     one, two = open_callable(spec("length", scale=1.0)), open_callable(spec("length", scale=2.0))
     assert one.config_digest != two.config_digest
     assert one.weights_digest != two.weights_digest
+
+
+def test_a_sum_leaves_out_what_only_a_term_of_no_weight_applies_to():
+    """A weight of 0 is scored and not added: what it alone applies to has no sum."""
+
+    def short(prompt, responses):
+        return [float(len(text)) if len(text) < 4 else None for text in responses]
+
+    def every(prompt, responses):
+        return [7.0 for _ in responses]
+
+    table = pessimal.scan([short, every], weights=[2.0, 0.0], candidates=["a", "abc", "abcdef"])
+    assert dict(zip(table.rows["text"], table.rows["reward"], strict=True)) == {"a": 2, "abc": 6}
+    both = pessimal.scan([short, every], weights=[2.0, 1.0], candidates=["a", "abcdef"])
+    assert dict(zip(both.rows["text"], both.rows["reward"], strict=True)) == {"a": 9, "abcdef": 7}
