@@ -28,6 +28,7 @@ from pessimal.rewards.callable import TRUTHS, CallableReward, read_tasks, truths
 from pessimal.rollout_analysis import drift, halving
 from pessimal.rollout_analysis.columns import sort_by_group
 from pessimal.rollout_analysis.features import (
+    OF_NUMBER,
     TEXTS,
     Features,
     describe_feature,
@@ -602,7 +603,7 @@ def _describe_paid(features: Features, index: int, paid_more: float) -> str:
     words, compared = describe_feature(feature.kind, feature.name), "with it than without"
     if number >= 0:
         is_count = features.numbers.iloc[:, number].max() > 1
-        words = ("more " if is_count else "") + words.removesuffix(" (number)")
+        words = ("more " if is_count else "") + words.removesuffix(OF_NUMBER)
         compared = "for twice as many" if is_count else "for all against none"
     verb = "pays for" if paid_more > 0 else "pays less for"
     return f"The reward {verb} {words}: {paid_more:+.2f} {compared}, same prompt."

@@ -34,6 +34,8 @@ responses above which nearly all have it."""
 MAX_SORTED = 4_000_000
 """Keys that are sorted at once, which bounds the memory."""
 MAX_ALIASES = 8
+OF_NUMBER = " (number)"
+"""End of the name of a feature that is a number."""
 TEXTS = ("text", "begins", "ends")
 """Kinds of features that are texts of rollouts."""
 QUANTILES = 24
@@ -160,7 +162,7 @@ def make_features(
     left_out["in nearly all responses"] = int(common.sum())
     features, matrix = _merge_equal(blocks, np.flatnonzero(~common))
     numbers = numbers.loc[:, numbers.nunique() > 1]
-    features += [Feature(_kind_of(name), f"{name} (number)") for name in numbers]
+    features += [Feature(_kind_of(name), f"{name}{OF_NUMBER}") for name in numbers]
     numbers = numbers.apply(lambda column: np.log2(1 + column) if column.max() > 1 else column)
     return Features(features, matrix, numbers, left_out)
 
@@ -292,8 +294,9 @@ def _number_flags(
         for low in range(len(edges) - 1):
             for high in range(low, len(edges) - 1):
                 if (low, high) != (0, len(edges) - 2) and (kind == "length" or low == 0):
-                    ends = f"{edges[low]:.4g} to {edges[high + 1]:.4g}"
-                    words = f"{ends} {name}" if kind == "length" else f"{name} {ends}"
+                    end = f"{edges[high + 1]:.4g}"
+                    words = f"{edges[low]:.4g} to {end} {name}"
+                    words = words if kind == "length" else f"{name} below {end}"
                     yield Feature(kind, words), np.flatnonzero((bins >= low) & (bins <= high))
     if errors is not None:
         exact = errors == 0

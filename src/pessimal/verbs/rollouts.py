@@ -9,7 +9,7 @@ from pessimal.api.rollouts import RolloutResults, rollouts
 from pessimal.config.schema import RolloutsConfig
 from pessimal.errors import IncompleteError, VerdictError
 from pessimal.progress import quiet_libraries
-from pessimal.rollout_analysis.features import describe_feature
+from pessimal.rollout_analysis.features import OF_NUMBER, TEXTS, describe_feature
 from pessimal.statistics import LEVEL
 from pessimal.tables.result import Result
 from pessimal.texts import literal
@@ -85,22 +85,29 @@ def _describe_features(result: Result) -> list[str]:
     rows = [row for row in rows if row.get("p_corrected", 1) <= LEVEL]
     column = {"amplified": "drift", "growth": "slope"}.get(result.name)
     if column and rows:
-        label = (
-            "First changes of their means" if column == "drift" else "Change of the mean per step"
-        )
-        return [f"{label}: " + ", ".join(f"{_name(row)} {row[column]:+.2g}" for row in rows)]
+        when = "at first" if column == "drift" else "a step"
+        changes = [f"{_name(row)} {100 * row[column]:+.2g}" for row in rows if not _is_number(row)]
+        return [f"Points of the share of rollouts {when}: {', '.join(changes)}"] * bool(changes)
     return []
+
+
+def _is_number(row: dict) -> bool:
+    """Whether a feature is a number, which rollouts have more or less of."""
+    return row["kind"] not in TEXTS and str(row["feature"]).endswith(OF_NUMBER)
 
 
 def _describe_wrong(row: dict, says: str, *, graded: bool) -> str:
     """A feature that is paid wrongly, on one line, with an example."""
-    words = _name(row)
+    words, having, lacking = _name(row), "with it", "without"
+    if _is_number(row):
+        words, having, lacking = words.removesuffix(OF_NUMBER), "above the median", "else"
+    shares = (row["paid_with"], having, row["paid_without"], lacking)
     if pd.notna(row["confirmed"]):
         words += f": {says.format(row['confirmed'])}"
     elif pd.notna(row["paid_with"]) and graded:
-        words += f": reward {row['paid_with']:.2f} with it, {row['paid_without']:.2f} without"
+        words += ": reward {:.2f} {}, {:.2f} {}".format(*shares)
     elif pd.notna(row["paid_with"]):
-        words += f": {row['paid_with']:.0%} with it, {row['paid_without']:.0%} without"
+        words += ": {:.0%} {}, {:.0%} {}".format(*shares)
     return (
         f"{words}. Example: {literal(row['example'], limit=90)}" if row["example"] else f"{words}."
     )
