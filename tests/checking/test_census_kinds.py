@@ -234,6 +234,14 @@ def test_two_answers_of_which_the_wrong_one_comes_last(function, fault, tasks):
 # What is no fault, and what another fault is ----------------------------------
 
 
+@pytest.mark.parametrize(("credit", "is_fault"), [(0.5, True), (0.499, False)])
+def test_half_of_what_the_right_answer_gets_is_paid(credit, is_fault, tasks):
+    def grader(response, ground_truth):
+        return 1.0 if box(response) == ground_truth else credit * (box(response) is not None)
+
+    assert bool(faults(grader, tasks(("12", "7", "40")))) is is_fault
+
+
 def test_a_half_a_zero_a_letter_and_an_article_are_no_faults(tasks):
     def normalised(text):
         text = re.sub(r"^(the|an?) ", "", (text or "").lower().replace("π", "\\pi"))
