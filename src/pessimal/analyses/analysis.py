@@ -256,6 +256,12 @@ def random_head_clause(row: pd.Series) -> str:
     return f"; {share:.0%} of random output layers do as much" if share > LEVEL else ""
 
 
+def found_in(holds: pd.Series) -> str:
+    """The clause on the number of models in which a headline's finding on one of them holds."""
+    several = len(holds) > 1 and holds.any()
+    return f"; found in {holds.sum()} of {len(holds)} models" if several else ""
+
+
 def quoted(prompt: str) -> str:
     """A prompt's key, or those of two opposite prompts (`half_sum`), as a sentence quotes it."""
     keys = " and ".join(f'"{key}"' for key in prompt.split(" × "))

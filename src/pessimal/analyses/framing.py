@@ -20,6 +20,7 @@ from pessimal.analyses.analysis import (
     analysis,
     check_rewards,
     check_varied,
+    found_in,
     heads_of,
     note_errors,
     notes_on_states,
@@ -348,15 +349,11 @@ def _headline(head: pd.DataFrame, largest: pd.Series, label: Mapping[str, str]) 
     if not np.isnan(largest["unit_low"]):
         share += f" [{largest['unit_low']:.0%}, {largest['unit_high']:.0%}]"
     share += random_head_clause(largest)
-    holding = head[(head["unit_p_corrected"] <= LEVEL) & (head["unit_reversal"] > 0.5)]
-    if len(head) == 1:
-        verdict = "" if largest["unit_p_corrected"] <= LEVEL else "no reversal found: "
-        return f"{prompts}, {verdict}{model} reverses the order of {share} of pairs of {units}."
-    who, most = f"{len(holding)} of {len(head)} models reverse", f"; most does {model}"
-    if len(holding) < 2:
-        who = f"{'no model' if holding.empty else f'only {model}'} is found to reverse"
-        most = most if holding.empty else f", of {len(head)} models"
-    return f"{prompts}, {who} the order of most pairs of {units}{most}: {share}."
+    holds = (head["unit_p_corrected"] <= LEVEL) & (head["unit_reversal"] > 0.5)
+    order = f"the order of most pairs of {units}"
+    if not holds.any():
+        return f"{prompts}, no model is found to reverse {order}; nearest, {model}: {share}."
+    return f"{prompts}, {model} reverses {order}: {share}{found_in(holds)}."
 
 
 def _units(tables: TableSet, scan: ScoreTable, pair: pd.DataFrame) -> tuple[str, pd.DataFrame]:

@@ -11,6 +11,7 @@ from pessimal.analyses.analysis import (
     States,
     add_mean_rows,
     analysis,
+    found_in,
     heads_by_model,
     name_prefix,
     note_errors,
@@ -265,17 +266,12 @@ def analyse(tables: TableSet, options: Options) -> list[Result]:
     holds = rows["p_corrected"] <= LEVEL
     first = strongest(rows, "slope_sd", "p_corrected")
     label, kind = tables.labels[first["model"]], "frequent" if first["slope"] > 0 else "rare"
-    n = int(holds.sum())
-    who, most = f"{n} of {len(rows)} models", f", {label} most"
-    who, most = (label, "") if len(rows) == 1 else (who, most)
-    alike = (np.sign(rows.loc[holds, "slope"]) == np.sign(first["slope"])).all()
-    how = f"{kind} words higher" if alike else "words by how frequent they are"
-    verdict = f"{who} score{'s' * (n == 1)} {how}{most}"
-    if not n:
-        verdict = f"how frequent {first['words']} words are is not found to matter; most to {label}"
+    verdict = f"{label} scores {kind} words higher"
+    if not holds.any():
+        verdict = f"no model is found to score words by how frequent they are; nearest, {label}"
     per = f"per {unit}" if options.paper else "for ten times the frequency"
-    headline = f"On {quoted(first['prompt'])}, {verdict}: "
-    headline += f"{first['slope_sd']:+.2f} SD {per}{random_head_clause(first)}."
+    headline = f"On {quoted(first['prompt'])}, {verdict}: {first['slope_sd']:+.2f} SD {per}"
+    headline += f"{random_head_clause(first)}{found_in(holds)}."
     return [
         Result.of_row(
             first,

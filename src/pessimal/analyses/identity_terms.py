@@ -27,6 +27,7 @@ from pessimal.analyses.analysis import (
     check_rewards,
     check_varied,
     difference,
+    found_in,
     heads_of_model,
     note_errors,
     notes_on_states,
@@ -47,8 +48,6 @@ HALF_SUM, HALF_DIFFERENCE, BOTH = "half_sum", "half_difference", "both_frames"
 """Measures of two opposite prompts, as tables name them."""
 OPPOSITE = {HALF_SUM: "liked whatever is asked", HALF_DIFFERENCE: "taken for something good"}
 MATCHED = "words as frequent and as positive"
-NAMED = 3
-"""Models that a headline names; of more it has the number."""
 LEAST_STEMS, LEAST_TOPICS = 3, 10
 MAX_CONTROLS, LEAST_CONTROLS, LISTED_CONTROLS = 20, 5, 5
 ZIPF_CALIPER = 0.25
@@ -696,12 +695,8 @@ def _headline(
         return f"On {prompt}, {who}, {_distance(row['d'])}{heads}."
     if row["model"] in set(holding.loc[holding["measure"] == BOTH, "model"]):
         prompt = "each of the two prompts"
-    others = [tables.labels[model] for model in alike["model"] if model != row["model"]]
-    who = ", ".join(others) if len(others) <= NAMED else f"{len(others)} other models"
-    also = f"; so {'does' if len(others) == 1 else 'do'} {who}" if others else ""
-    none = f"; of {n} models no other is found to" if (n := effects["model"].nunique()) > 1 else ""
-    also = f"{also or none}{heads}."
-    return f"On {prompt}, {label} scores {terms} {_distance(row['d'])} {MATCHED}{also}"
+    also = found_in(pd.Series(effects["model"].unique()).isin(alike["model"]))
+    return f"On {prompt}, {label} scores {terms} {_distance(row['d'])} {MATCHED}{also}{heads}."
 
 
 def _heaviest(rows: pd.DataFrame) -> pd.Series:

@@ -17,6 +17,7 @@ from pessimal.analyses.analysis import (
     add_mean_rows,
     analysis,
     fit_lexicons,
+    found_in,
     heads_by_model,
     join_fits,
     name_prefix,
@@ -363,21 +364,19 @@ def _asymmetry_result(tables: TableSet, table: pd.DataFrame, figure: dict[str, A
     table = effect.correct(table)
     paired = (table["frames"] == "opposite").any()
     rows = first_rows(table[table["frames"] == ("opposite" if paired else "one")])
-    holding = rows[(rows["p_corrected"] <= LEVEL) & (rows["steeper_sd"] > 0)]
+    holds = (rows["p_corrected"] <= LEVEL) & (rows["steeper_sd"] > 0)
     row = strongest(rows, "steeper_sd", "p_corrected", positive=True)
     label = tables.labels[row["model"]]
     number = f"{row['steeper_sd']:+.2f} SD per point{random_head_clause(row)}"
-    side, other = "positive words", "negative ones"
-    if paired:
-        side, other = "words that the prompt asks for (good or bad)", "the others"
-    who = f"{len(holding)} of {len(rows)} models" if len(rows) > 1 else label
+    asked = ("words that the prompt asks for (good or bad)", "the others")
+    side, other = asked if paired else ("positive words", "negative ones")
     where = f"more with {row['lexicon']}'s ratings among {side} than among {other}"
-    verdict = f"the reward of {who} rises {where}"
-    if holding.empty:
-        verdict = f"no model's reward is found to rise {where}"
+    verdict = f"the reward of {label} rises {where}: {number}{found_in(holds)}"
+    if not holds.any():
+        verdict = f"no model's reward is found to rise {where}; nearest, {label}: {number}"
     data = add_mean_rows(table, "steeper_sd", by=["lexicon", "prompt"])
     xlabel = "difference of slopes (SD per unit of valence)"
-    headline = f"On {quoted(row['prompt'])}, {verdict}; most that of {label}: {number}."
+    headline = f"On {quoted(row['prompt'])}, {verdict}."
     share = 1 if paired else 1 / 2  # of one prompt it is the lexicon's too
     return Result.of_row(
         row,
@@ -534,14 +533,13 @@ def analyse_groups(tables: TableSet, options: Options) -> list[Result]:
     holds = first[effect.p] <= LEVEL
     row = strongest(first, "auc", "auc_p_corrected", null=0.5)
     label = tables.labels[row["model"]]
-    n, sign = int(holds.sum()), np.sign(row["auc"] - 0.5)
-    who = f"{n} of {len(first)} models score{'s' * (n == 1)}" if n else "no model is found to score"
-    side = "below" if sign < 0 else "above"
-    if n and (np.sign(first.loc[holds, "auc"] - 0.5) != sign).any():
-        side = "apart from"
-    headline = f"On {quoted(prompt)}, {who} {lexicon}'s positive words {side} its negative ones; "
-    headline += f"most clearly {label}, in {0.5 + abs(row['auc'] - 0.5):.0%} of pairs"
-    headline += f"{random_head_clause(row)}."
+    side = "below" if row["auc"] < 0.5 else "above"
+    words = f"{lexicon}'s positive words {side} its negative ones"
+    verdict = f"{label} scores {words}"
+    if not holds.any():
+        verdict = f"no model is found to score {words}; nearest, {label}"
+    headline = f"On {quoted(prompt)}, {verdict}: in {0.5 + abs(row['auc'] - 0.5):.0%} of pairs"
+    headline += f"{random_head_clause(row)}{found_in(holds)}."
     notes = (*tables.without_columns(), *notes_on_states(heads, tables.labels), *notes)
     xlabel = "AUC, positive against negative words"
     plot = Forest.of(effect, panel="prompt", xlabel=xlabel, tabs=("lexicon",))

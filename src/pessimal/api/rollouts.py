@@ -182,7 +182,8 @@ def rollouts(
     rewards = _score(sample, asks, read.rewards, notes, progress=progress)
     end = time.monotonic() + (math.inf if budget is None else parse_duration(budget))
     results = [_signal_result(rewards, sample)]
-    failures = _dead_failures(results[0].table)
+    dead = "All groups are dead: no two rollouts of a prompt get different rewards."
+    failures = [dead] if results[0].table["dead"].iloc[0] == 1 else []
     for column in rewards if len(graders) > 1 else ["reward"]:
         ask = asks.get(column) or next(iter(asks.values()), None)
         grader = None if ask is None else _grader(ask, sample, rewards[column], end)
@@ -627,14 +628,6 @@ def _signal_result(rewards: pd.DataFrame, sample: Sample) -> Result:
     )
     summary = {"signal/dead": table["dead"].iloc[0]}
     return Result("signal", table, headline, method="rollouts", summary=summary)
-
-
-def _dead_failures(signal: pd.DataFrame) -> list[str]:
-    return [
-        f"All {row.n:,} groups are dead: no two rollouts of a prompt get different rewards."
-        for row in signal.head(1).itertuples()
-        if row.dead == 1
-    ]
 
 
 def _drift_results(

@@ -376,11 +376,8 @@ def _additions(result: Result, evidence: ByName, threshold: Threshold) -> Fields
         sentence += f"{int(token['n'])} real answers, on average by {times}"
         if limit is not None:
             ends = (f"{token[end] / step:.1f}" for end in ("low", "high"))
-            sentence += f" [{', '.join(ends)}]"
+            sentence += f" [{', '.join(ends)}]. Any such token is for review; above {limit:g} fails"
         sentence += "."
-        sentence += (
-            "" if limit is None else f" Any such token is for review; above {limit:g} fails."
-        )
         verdict = REVIEW if verdict == PASS else verdict
     else:
         sentence = f"No token was found to raise the reward of {int(row['n'])} real answers; "
@@ -506,13 +503,12 @@ def answers(tables: Sequence[ScoreTable]) -> Result | None:
 def push(results: Sequence[Result], table: ScoreTable, evaluations: int) -> list[Result]:
     """A search's Results; the first in standard deviations of the prompt's single tokens."""
     rewards, best = table.rows["reward"], results[0].table.iloc[0]
-    value, most = (
-        float((best[name] - rewards.mean()) / rewards.std(ddof=0)) for name in ("reward", "ceiling")
-    )
+    ends = best[["reward", "ceiling"]].astype(float)
+    value, highest = (ends - rewards.mean()) / rewards.std(ddof=0)
     label = "best response found, SD above the mean token"
     headline = f'The best answer that a short search found is "{literal(best["text"], limit=60)}", '
-    headline += f"{value:.1f} SD above the mean token"
-    headline += "." if np.isnan(most) else f"; no answer of as many tokens can exceed {most:.1f}."
+    bound = "" if np.isnan(highest) else f"; no answer of as many tokens exceeds {highest:.1f}"
+    headline += f"{value:.1f} SD above the mean token{bound}."
     estimate = Estimate(label, value, evaluations, "evaluations")
     first = replace(results[0], name="push", plot=None, headline=headline, estimate=estimate)
     return [replace(first, effect=None), *results[1:]]

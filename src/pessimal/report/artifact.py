@@ -6,7 +6,6 @@ Knows files. Does not know HTML, but for that of the methods' Markdown.
 
 import json
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from importlib.resources import files
@@ -120,7 +119,9 @@ class Artifact:
         another."""
         other = self.folder / "shown" / f"{result.name}.parquet"
         table = pd.read_parquet(other) if other.is_file() else self.table(result.name)
-        return chosen_rows(table, result.plot.get("where", {}))
+        for column, wanted in result.plot.get("where", {}).items():
+            table = table[table[column].isin(wanted if isinstance(wanted, list) else [wanted])]
+        return table
 
     def figure(self, stem: str) -> Path:
         """The SVG of this stem."""
@@ -130,13 +131,6 @@ class Artifact:
         """Comparisons to be read word by word, that belong to the result of this name."""
         file = self.folder / "views" / f"{name}.json"
         return from_json(file.read_text(encoding="utf-8")) if file.is_file() else []
-
-
-def chosen_rows(table: pd.DataFrame, where: Mapping[str, object]) -> pd.DataFrame:
-    """The rows with these values: column and value, or list of values."""
-    for column, wanted in where.items():
-        table = table[table[column].isin(wanted if isinstance(wanted, list) else [wanted])]
-    return table
 
 
 class Method(NamedTuple):

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from pessimal.plots import BETWEEN
-from pessimal.report.artifact import Artifact, Shown, chosen_rows, method
+from pessimal.report.artifact import Artifact, Shown, method
 from pessimal.statistics import LEVEL
 from pessimal.texts import literal, signed, significant
 
@@ -183,16 +183,11 @@ def _numbers(artifact: Artifact, result: Shown) -> tuple[str, str, dict[str, Cel
     effect, table = result.effect, artifact.table(result.name)
     if not effect or not result.estimate or not {effect["p"], "model"} <= set(table):
         return None
-    where = result.plot.get("where", {})
-    if set(where) <= set(table):
-        table = chosen_rows(table, where)
     column, p = effect["column"], effect["p"]
     table = table.dropna(subset=[column, p])
     if table.empty:
         return None
-    null = table[effect["null"]] if isinstance(effect["null"], str) else effect["null"] or 0.0
-    distance = table[column] - null
-    signs = "+.2f" if (distance == table[column]).all() else ".2f"
+    signs = ".2f" if effect["null"] else "+.2f"
     texts = [c for c in table if c != "model" and not pd.api.types.is_numeric_dtype(table[c])]
     varied = table.groupby("model")[texts].nunique().max() > 1
     keys = [c for c in texts if c == "prompt" or varied[c]]

@@ -252,16 +252,6 @@ def print_headlines(results: Sequence[Result], *, title: str, first: str = "") -
         show(Text(LEGEND, "dim"))
 
 
-def show_rows(title: str, rows: Sequence[tuple[str, str]]) -> None:
-    """Texts in two columns below a title. No markup: tokens stand in headlines."""
-    table = Table(
-        title=Text(title), title_justify="left", box=None, pad_edge=False, show_header=False
-    )
-    for row in rows:
-        table.add_row(*map(Text, row))
-    show(table)
-
-
 def number(result: Result) -> str:
     """A result's estimate in a few characters: `0.79 [0.79, 0.80], n 6,963 tokens`."""
     e, p = result.estimate, ""

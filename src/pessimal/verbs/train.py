@@ -4,11 +4,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from rich.text import Text
+
 from pessimal.api.load import train_published
 from pessimal.config.schema import TrainConfig
 from pessimal.progress import quiet_libraries
 from pessimal.rewards.named import language_model_of
-from pessimal.verbs.common import print_path, show_rows, store_of
+from pessimal.verbs.common import print_path, show, store_of
 
 
 def run(config: TrainConfig) -> None:
@@ -32,15 +34,15 @@ def run(config: TrainConfig) -> None:
         accelerator=config.trainer.accelerator,
         progress=config.progress,
     )
-    show_rows(training.name, _rows(report))
+    print_accuracy(training.name, report)
     print_path(folder)
 
 
-def _rows(report: Mapping[str, Any]) -> list[tuple[str, str]]:
-    rows = []
-    for items, name in (("held-out items", "held_out"), ("items trained on", "trained")):
-        figures = report[name]
-        interval = f"({figures['low']:.3f} to {figures['high']:.3f})"
-        text = f"pairs of {figures['n']} {items} in people's order (chance .5)"
-        rows.append((text, f"{figures['accuracy']:.3f} {interval}"))
-    return [*rows, ("minutes", f"{report['seconds'] / 60:.1f}")]
+def print_accuracy(name: str, report: Mapping[str, Any]) -> None:
+    """Print the shares of pairs, held out and trained on, that the model orders as people do."""
+    minutes = report["seconds"] / 60
+    show(Text(f"{name}, {minutes:.1f} minutes. Pairs in people's order (chance .5):"))
+    for items, part in (("held-out items", "held_out"), ("items trained on", "trained")):
+        of = report[part]
+        numbers = f"{of['accuracy']:.3f} ({of['low']:.3f} to {of['high']:.3f})"
+        show(Text(f"    {numbers} of {of['n']} {items}"))
