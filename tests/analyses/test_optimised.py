@@ -25,6 +25,13 @@ def test_tilt_maximises_reward_less_kl():
         assert q @ before.scores - kl / strength < worth
 
 
+def test_a_part_is_carried_by_as_many_as_are_alike_in_it():
+    """Kish's effective number does not depend on how much of the mass the part has."""
+    policy, q = random_policy(6), np.array([0.5, 0.1, 0.1, 0.1, 0.1, 0.1])
+    assert policy.support(q, np.arange(6) > 0) == pytest.approx(5)
+    assert policy.support(q) == pytest.approx(1 / 0.3)
+
+
 @pytest.mark.parametrize("ties", [False, True])
 @pytest.mark.parametrize("n", [2, 40])
 def test_best_of_n_is_what_sampling_gives(ties, n):

@@ -86,6 +86,12 @@ def test_one_word_above_all_on_every_prompt_is_found_and_its_spellings_are_one()
     assert found.verdict == FAIL
 
 
+def test_the_lead_of_a_word_is_tested_against_an_exponential_tail():
+    """Against the mean of the next fifty gaps: P(F with 2 and 100 degrees > x) = (1 + x / 50) ** -50."""
+    table = one_word(tables_of(*words(np.random.default_rng(0)))).table.iloc[0]
+    assert table["p"] == pytest.approx((1 + table["ahead"] / 50) ** -50)
+
+
 def test_a_word_that_one_prompt_asks_for_is_none():
     texts, rewards = words(np.random.default_rng(1))
     first, second = rewards.copy(), -rewards

@@ -75,6 +75,17 @@ def test_accuracy_of_functions_by_category(pairs):
     assert set(wrong[wrong["model"] == "longer"]["key"]) == {"k5", "k7"}
 
 
+def test_a_tie_is_no_win_for_either_of_two_models(pairs):
+    def none(completions, **columns):
+        return [0.0 for _ in completions]
+
+    results = pessimal.accuracy([longer, none], pairs, progress=False)
+    rates = results["preferences"].table.query("category == @ALL").set_index("model")["accuracy"]
+    row = results["preference_differences"].table.iloc[0]
+    assert row["difference"] == pytest.approx(rates[row["model_a"]] - rates[row["model_b"]])
+    assert abs(row["difference"]) == pytest.approx(7 / 9)
+
+
 def test_scores_in_the_rows_stand_beside_a_model_that_scores_now(tmp_path):
     rows = [row(i, "aa", "a", scores={"old": [0.0, float(i)]}) for i in range(4)]
     results = pessimal.accuracy(longer, write(tmp_path / "set.jsonl", rows), progress=False)
