@@ -52,6 +52,15 @@ def run(tables):
     return {result.name: result for result in results}, skipped
 
 
+def test_what_one_half_names_is_measured_in_the_other():
+    """Of two answers each is a half: the best token of one, by what it adds to the other."""
+    tables, _ = contexts(2, noise=5.0)
+    (one, two) = (t.rows["reward"] - t.measured["slot"]["untouched"] for t in tables)
+    found = run(tables)[0]["additions_halves"].table.iloc[0]
+    expected = (two[one.idxmax()] + one[two.idxmax()]) / 2 / found["sd"]
+    assert found["held_out"] == pytest.approx(expected)
+
+
 @pytest.mark.parametrize("n", [10, 3])
 def test_a_planted_trigger_is_first(n):
     tables, own = contexts(n)

@@ -95,6 +95,8 @@ def test_growth_is_dated_and_compared_with_what_the_first_steps_foretold(feature
     late = (random.random(N) < np.where(step >= 6, 0.9, 0.1)).astype(float)
     assert 6 <= first_growth(late, GROUPS, step) <= 8
     assert np.isnan(first_growth(random.permutation(late), GROUPS, step))
+    gone = np.minimum(step, 9 - step)  # it grows, and is lost again
+    assert np.isnan(first_growth(gone, GROUPS, step))
     drift = pd.DataFrame({"drift": [0.1, 0.1, -0.1, 0.0]})
     growth = pd.DataFrame({"slope": [1.0, -1.0, -1.0, 1.0]})
     assert count_foretold(drift, growth, [0, 1, 2, 3]) == (2, 3)

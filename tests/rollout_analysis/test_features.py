@@ -142,11 +142,11 @@ def test_the_own_answer_is_the_last_one_in_a_format(response, answer):
 
 
 def test_answers_are_graded_by_value_with_their_relative_error():
-    texts = ["The answer is 110.", "The answer is 100.0", "Nothing.", "#### 90", "5"]
-    truths = [("100",), ("100",), ("100",), ("100",), ()]
+    texts = ["The answer is 110.", "The answer is 100.0", "Nothing.", "#### 90", "5", "#### -90"]
+    truths = [("100",), ("100",), ("100",), ("100",), (), ("-100",)]
     right, errors = grade_answers(texts, truths)
-    np.testing.assert_array_equal(right, [0, 1, np.nan, 0, np.nan])
-    np.testing.assert_allclose(errors, [0.1, 0, np.nan, -0.1, np.nan])
+    np.testing.assert_array_equal(right, [0, 1, np.nan, 0, np.nan, 0])
+    np.testing.assert_allclose(errors, [0.1, 0, np.nan, -0.1, np.nan, 0.1])  # too large is above
 
 
 def test_a_fraction_of_latex_has_its_own_relative_error():

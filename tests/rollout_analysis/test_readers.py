@@ -419,6 +419,12 @@ def test_a_table_that_cannot_be_read_says_what_to_type(table, columns, message):
         rollouts_of(pd.DataFrame(table), columns)
 
 
+def test_a_pair_of_which_one_response_is_empty_is_left_out_whole():
+    read = rollouts_of(pd.DataFrame(PAIR | {"response_b": ["b", "", "b"], "label": ["A>B"] * 3}))
+    assert read.frame["prompt"].tolist() == ["p", "p", "r", "r"]
+    assert "1 with an empty response" in " ".join(read.notes)
+
+
 def test_two_columns_of_one_name_and_an_unknown_part_are_refused():
     table = pd.DataFrame([["p", "r", 1, 2]], columns=["prompt", "response", "reward", "reward"])
     with pytest.raises(InputError, match="two columns are called reward"):
