@@ -167,6 +167,19 @@ def test_a_long_edit_is_shrunk_until_no_hunk_can_be_reverted(seed):
     assert found.queries == len(asked) == len(set(asked))
 
 
+@pytest.mark.parametrize("exact_hunks", [0, 3])
+def test_a_hunk_is_tried_again_after_a_later_one_is_reverted(exact_hunks):
+    """The preference flips where y stands, and x wherever z does: x has to stay until z is gone,
+    and y alone is the least."""
+
+    def margin(text):
+        return -1.0 if "y" in text and ("x" in text or "z" not in text) else 1.0
+
+    [found] = shrink([("a . b . c .", "x . y . z .")], Rewards(margin), exact_hunks=exact_hunks)
+    assert (found.smallest, found.kept, found.tokens) == ("a . y . c .", 1, 1)
+    assert found.minimal
+
+
 def test_many_move_in_step_and_do_not_disturb_one_another():
     edits = [(words(n), words(n, "x")) for n in (1, 3, 12, 5, 20)]
     functions = [lambda text, need=need: need - text.count("x") - 0.5 for need in (1, 2, 7, 4, 3)]

@@ -183,6 +183,20 @@ def test_how_much_rewards_move():
     assert len(rows.table) == 12
 
 
+@pytest.mark.parametrize("reward", [lambda ids: -float(len(ids)), lambda ids: len(ids) % 2])
+def test_falls_are_moves_that_no_rise_makes_up_for(reward):
+    """One more token lowers the first reward by 1; the second falls by 1 from 1 and rises from
+    0."""
+    policy = made("closed")
+    found = checked(Loop(decoded), policy, policy, reward=reward)
+    own, sent = np.array([one.rewards for one in found.different]).T
+    assert (np.abs(sent - own) == 1).all()
+    assert (sent < own).any()
+    faults, _ = loop_results(found, loop="mine", model="model")
+    [row] = faults.table.to_dict("records")
+    assert [row["moved"], row["moved_most"]] == pytest.approx([1 / np.std(own)] * 2)
+
+
 def test_long_conversations_are_cut_where_the_trainers_server_cuts_them():
     policy = made("closed")
     found = checked(LOOPS["openrlhf"], policy, policy, n=8, context=None)

@@ -189,33 +189,23 @@ def test_lower_precision_is_named_and_measured(tiny, level, options):
     assert found.own_difference == np.abs(found.served - found.own).max() > 1e-3 * found.spread
 
 
-@pytest.mark.parametrize("unit", [2.0**-16, 2.0**16])
-def test_whether_rounding_is_harmless_does_not_depend_on_the_unit_of_rewards(tiny, unit):
-    """Times a power of two a float keeps its digits, and each difference is as many times as
-    large."""
+def test_whether_rounding_is_harmless_does_not_depend_on_the_unit_of_rewards(tiny):
+    """Multiplied by a power of two floats keep their digits, so that all differences grow by it."""
     needs_attention_in(torch.bfloat16)
     network = copy.deepcopy(tiny.held)
-    network.score.weight.data *= unit
-    other = wrap(network, tiny.tokenizer)
-    one, same = (
-        diagnose(Planted(model.held, model.tokenizer, dtype=torch.bfloat16), model, prompt=PROMPT)
-        for model in (tiny, other)
+    network.score.weight.data *= 1024
+    one, other = (
+        diagnose(
+            Planted(model.held, model.tokenizer, dtype=torch.bfloat16),
+            model,
+            prompt=PROMPT,
+            budget=50,
+        )
+        for model in (tiny, wrap(network, tiny.tokenizer))
     )
-    print(
-        "XX",
-        unit,
-        one.own_difference,
-        one.spread,
-        same.own_difference,
-        same.spread,
-        np.std(one.own),
-        one.faults,
-        same.faults,
-        same.harmless,
-    )
-    assert same.own_difference == unit * one.own_difference
-    assert same.faults == one.faults
-    assert same.harmless
+    assert other.own_difference == 1024 * one.own_difference > 1
+    assert other.faults == one.faults != ()
+    assert (one.harmless, other.harmless) == (True, True)
 
 
 def test_another_checkpoint_is_named_by_a_check_of_it(tiny, base):
