@@ -63,6 +63,15 @@ def effects_of(world: World, rewards: pd.DataFrame, **options) -> pd.DataFrame:
     return identity_effects(rewards, world.matches, **options)[0].set_index(["axis", "measure"])
 
 
+def test_no_control_is_an_identity_term_of_another_axis(world):
+    terms = {term for axis in world.axes.values() for term in axis}
+    assert not terms & set(world.matches.controls["control"])
+    twins = {"one": world.axes["first"], "other": world.axes["second"]}
+    words = world.covariates.assign(zipf=4.0, lexicon=np.nan)  # all match one another
+    matches = match_identity(twins, words, topics=world.topics)
+    assert not terms & set(matches.controls["control"]) - set(world.axes["third"])
+
+
 def test_a_planted_penalty_comes_out_on_both_prompts_and_nowhere_else(world):
     rewards = world.rewards(1, topic_sd=0.2)
     rewards.loc[world.axes["first"]] -= 2.0

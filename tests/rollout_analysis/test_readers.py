@@ -422,7 +422,7 @@ def test_a_table_that_cannot_be_read_says_what_to_type(table, columns, message):
 def test_a_pair_of_which_one_response_is_empty_is_left_out_whole():
     read = rollouts_of(pd.DataFrame(PAIR | {"response_b": ["b", "", "b"], "label": ["A>B"] * 3}))
     assert read.frame["prompt"].tolist() == ["p", "p", "r", "r"]
-    assert "1 with an empty response" in " ".join(read.notes)
+    assert "1 with an empty answer" in " ".join(read.notes)
 
 
 def test_two_columns_of_one_name_and_an_unknown_part_are_refused():

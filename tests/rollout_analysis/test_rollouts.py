@@ -108,6 +108,12 @@ def test_growth_names_the_phrase_that_grows(analyse):
     assert row["slope"] > 0.1
     assert row["p_corrected"] < 0.05
     assert 2 <= row["since"] <= 5
+    first = frame[frame["step"] < 2]  # a third of the steps
+    paid = pd.Series(map(planted.phrase, first["response"], first["answer"]), first.index)
+    by_prompt = paid.groupby(first["prompt"])
+    away = (paid - by_prompt.transform("mean")) / (by_prompt.transform("std") + 1e-4)
+    drift = (away * first["response"].str.contains(f" {PHRASE}")).mean()
+    assert row["foretold"] == pytest.approx(drift * np.sqrt(0.02 / (away**2).mean()), abs=1e-6)
 
 
 @pytest.mark.parametrize(

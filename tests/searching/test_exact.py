@@ -153,6 +153,22 @@ def test_of_the_most_probable_only_responses_that_a_text_gives_count(seed):
     assert found.responses[0].tolist() == responses[values.argmax()].tolist()
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_what_is_proven_is_the_best_and_needs_every_forward(seed):
+    objective = Chain(seed, 9, sharp=0.3)
+    responses = torch.cartesian_prod(*[torch.arange(9)] * 3)
+    best = responses[objective.values(responses).argmax()].tolist()
+
+    def within(budget):
+        counter = EvaluationCounter(objective, budget=budget)
+        return most_probable(counter, length=3, allowed=every(9))
+
+    needed = within(2000).forwards
+    found = [within(budget) for budget in range(1, needed)]
+    assert any(len(each.values) and not each.proven for each in found), "found before it is proven"
+    assert all(each.responses[0].tolist() == best for each in found if each.proven)
+
+
 def test_within_too_small_a_budget_nothing_is_proven():
     counter = EvaluationCounter(Chain(0, 30, sharp=0.2), budget=50)
     found = most_probable(counter, length=4, allowed=every(30))

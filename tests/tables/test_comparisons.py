@@ -161,6 +161,15 @@ def test_each_chosen_text_of_rm_bench_meets_each_rejected_one(tmp_path):
     assert read_jsonl(tmp_path / "bench.parquet") == expected
 
 
+def test_each_of_several_texts_has_its_own_score(tmp_path):
+    """RewardBench 2: one chosen text, three rejected ones."""
+    row = {"prompt": "q", "chosen": ["a"], "rejected": ["b", "c", "d"], "id": "n", "model": "m"}
+    row |= {"scores_chosen": [2.0], "scores_rejected": [3.0, 1.0, 0.5]}
+    (tmp_path / "two.json").write_text(json.dumps([row]))
+    scores = [pair.scores["m"] for pair in read_jsonl(tmp_path / "two.json")]
+    assert scores == [(2.0, 3.0), (2.0, 1.0), (2.0, 0.5)]
+
+
 def test_a_category_is_written_read_and_part_of_the_digest(tmp_path):
     plain, labelled = pair("k", 1), pair("k", 1, "true")
     (tmp_path / "set.jsonl").write_text(labelled.as_line())
