@@ -237,8 +237,9 @@ def test_slots_answers_policies_and_contexts_have_names_and_keys_of_their_own(mo
         named({"c0": context_of("hate")}),
     ]
     assert len({one.name for one in made}) == len({one.key() for one in made}) == len(made)
-    beside = [named(held_out={"c0": context_of("hate")}), named(asked=policy), named()]
-    assert len({one.key() for one in beside}) == 3, "they report other things"
+    held_out = [{"c0": context_of(answer)} for answer in ("hate", "love")]
+    beside = [*(named(held_out=one) for one in held_out), named(asked=policy), named()]
+    assert len({one.key() for one in beside}) == 4, "they report other things"
     assert {one.name for one in beside} == {made[0].name}
     seeded = identify(SearchContext(model, LONE, SearchSpec(length=2), seed=1))
     assert seeded.key() != made[0].key(), "another seed is another search"

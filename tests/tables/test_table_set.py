@@ -88,6 +88,13 @@ def test_ids_stand_for_the_model_and_the_other_modes_are_kept():
         one([ids, made(mode="text", dtype="bfloat16")])
 
 
+def test_a_prompt_of_another_mode_is_no_column_beside_the_others():
+    ids, text = made(mode="ids"), made(mode="text", prompt="worst")
+    found = one([ids, text])
+    assert list(found.model_tables(ids.model)) == ["greatest"]
+    assert list(one([ids, made(prompt="worst")]).model_tables(ids.model)) == ["greatest", "worst"]
+
+
 @pytest.mark.parametrize("field", ["weights_digest"])
 def test_another_model_under_one_name_is_no_rescan_and_is_named(field):
     found = one([made(), made(noise=0.01, dtype="bfloat16", **{field: "other"})])
