@@ -368,8 +368,8 @@ def _asymmetry_result(tables: TableSet, table: pd.DataFrame, figure: dict[str, A
     row = strongest(rows, "steeper_sd", "p_corrected", positive=True)
     label = tables.labels[row["model"]]
     number = f"{row['steeper_sd']:+.2f} SD per point{random_head_clause(row)}"
-    asked = ("words that the prompt asks for (good or bad)", "the others")
-    side, other = asked if paired else ("positive words", "negative ones")
+    sides = ("words that the prompt asks for (good or bad)", "the others")
+    side, other = sides if paired else ("positive words", "negative ones")
     where = f"more with {row['lexicon']}'s ratings among {side} than among {other}"
     verdict = f"the reward of {label} rises {where}: {number}{found_in(holds)}"
     if not holds.any():
