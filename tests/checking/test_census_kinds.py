@@ -234,6 +234,13 @@ def test_two_answers_of_which_the_wrong_one_comes_last(function, fault, tasks):
 # What is no fault, and what another fault is ----------------------------------
 
 
+def test_who_pays_any_answer_in_its_format_pays_wrong_answers(tasks):
+    def formatted(response, ground_truth):
+        return float(box(response) is not None)
+
+    assert "wrong_answer" in faults(formatted, tasks(("12", "7", "40")))
+
+
 @pytest.mark.parametrize(("credit", "is_fault"), [(0.5, True), (0.499, False)])
 def test_half_of_what_the_right_answer_gets_is_paid(credit, is_fault, tasks):
     def grader(response, ground_truth):

@@ -82,6 +82,7 @@ def test_p_is_the_share_of_all_permutations_that_go_as_far(pairs):
         beyond.append(largest >= abs(phi[0]) - 1e-9)
     p = p_of_largest(phi[0], test.largest(rewards, pairs=pairs, draws=2000))
     assert p == pytest.approx(np.mean(beyond), abs=0.04)
+    assert p_of_largest(2.0, np.ones(3)) == 1 / 4, "the data are one of the draws"
     family = np.array([0])
     assert test.largest(rewards, family).max() <= test.largest(rewards).max() + 1e-9
 

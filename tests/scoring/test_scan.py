@@ -180,6 +180,18 @@ def test_resumed_scan_keeps_its_batch_size_though_more_memory_is_free_now(
     assert count.scored == [2], "376 ids in batches of 128 are 3; two were done"
 
 
+def test_the_noise_of_a_difference_is_the_sum_of_both(tiny_checkpoint, tmp_path):
+    terms = [pessimal.load(str(tiny_checkpoint), name=name) for name in ("one", "two")]
+    registry = Registry(tmp_path)
+    options = {"store": Store(registry), "progress": False, "candidates": ["love", "hate", "war"]}
+    table = pessimal.scan(terms, weights=[3, -2], name="both", **options)
+    keys = [term["key"] for term in table.measured["terms"]]
+    folders = (registry.find("score-table", key)[0] for key in keys)
+    one, two = (read_score_table(folder).measured["noise"] for folder in folders)
+    assert min(one, two) > 0
+    assert table.measured["noise"] == pytest.approx(3 * one + 2 * two)
+
+
 def test_a_sum_publishes_the_tables_of_its_terms_too(tmp_path):
     def long(completions, **columns):
         return [float(len(text)) for text in completions]

@@ -37,19 +37,21 @@ def stored(made_tables, folder) -> str:
     return f"tables={folder}/*.parquet"
 
 
-def test_a_mode_asked_for_leaves_language_models_in(command, tmp_path):
+def test_a_mode_asked_for_leaves_in_what_has_no_choice_of_one(command, tmp_path):
     named = stored(
         [
             made(mode="text"),
             made("other", seed=1, mode="text"),
             made("rest", seed=2),
             made("lm", score="log_probability"),
+            made("imported", seed=3, mode="published"),
         ],
         tmp_path,
     )
     code, _, err = command(*COMPARE, named, "mode=text")
     assert code == 0, err
-    assert tables(tmp_path)["provenance"]["model"].tolist() == ["lm", "m", "other"]
+    models = sorted(tables(tmp_path)["provenance"]["model"])
+    assert models == ["imported", "lm", "m", "other"]
 
 
 def test_one_analysis_is_run_where_only_it_is_asked_for(command, tmp_path):
