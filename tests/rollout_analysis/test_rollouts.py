@@ -116,6 +116,15 @@ def test_growth_names_the_phrase_that_grows(analyse):
     assert row["foretold"] == pytest.approx(drift * np.sqrt(0.02 / (away**2).mean()), abs=1e-6)
 
 
+def test_an_error_that_is_unknown_in_the_last_steps_does_not_fade(analyse):
+    frame = make_rollouts(60, 6, share=0, steps=6)
+    frame["reward"] = np.random.default_rng(0).random(len(frame))
+    frame.loc[frame["step"] >= 4, "answer"] = ""
+    result = analyse(frame)["growth"]
+    assert "120 rollouts have no answer" in result.notes[0]
+    assert not (result.table["p_corrected"] <= 0.05).any()
+
+
 @pytest.mark.parametrize(
     ("change", "failures", "measured"),
     [

@@ -642,6 +642,11 @@ def _drift_results(
     if len(np.unique(step)) < 3:
         return results
     growth = drift.measure_growth(features, groups, step.astype(float))
+    notes = list[str]()
+    if unanswered := sum(not texts for texts in sample.truths) if any(sample.truths) else 0:
+        growth.loc[growth["kind"] == "tolerance", ["slope", "low", "high", "p"]] = np.nan
+        growth = drift.GROWTH.correct(growth)
+        notes = [f"Errors are not followed, as {unanswered:,} rollouts have no answer."]
     early = step <= np.quantile(np.unique(step), 1 / 3)
     sub = np.unique(groups[early], return_inverse=True)[1]
     before = drift.forecast_drift(features.part(early), sub, rewards[early], scaled=scaled)
@@ -652,10 +657,10 @@ def _drift_results(
     since = [drift.first_growth(each, groups, step.astype(float)) for each in values]
     result.table["since"] = pd.Series(since, result.table.index[: len(since)], dtype=float)
     agree, of = drift.count_foretold(before, growth, np.flatnonzero(significant).tolist())
-    note = f"{agree} of {of} features moved as the first steps foretold."
+    notes.append(f"{agree} of {of} features moved as the first steps foretold.")
     return [
         *results,
-        replace(result, notes=(note,), summary={"growth/foretold": agree / max(of, 1)}),
+        replace(result, notes=tuple(notes), summary={"growth/foretold": agree / max(of, 1)}),
     ]
 
 
