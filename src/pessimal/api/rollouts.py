@@ -576,7 +576,7 @@ def _name_reward(result: Result, reward: str) -> Result:
 
 
 def _paid_result(sample: Sample, column: str, rewards: np.ndarray, *, seed: int) -> Result:
-    """Features that the reward follows, lengths first."""
+    """Features that the reward follows; first what explains most of it by itself."""
     rows = name_paid(sample.features, sample.groups, rewards, pairs=sample.pairs, seed=seed)
     names = [(int(row["index"]), sample.features.features[int(row["index"])]) for row in rows]
     table = pd.DataFrame(

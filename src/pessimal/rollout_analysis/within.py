@@ -272,6 +272,7 @@ def name_paid(
     """Features that one half of the prompts selects, lengths first, and that the other half
     confirms, given those before: its own difference of rewards with the 95 % interval, and p by
     permutation, corrected by Holm over all that either half selects. The interval excludes 0, too.
+    First stands what explains most of the rewards given the others.
 
     Source: Wasserman & Roeder 2009 (screen on one part, test on the other).
     """
@@ -308,7 +309,13 @@ def name_paid(
     for row, p in zip(rows, holm(pd.Series([row["p"] for row in rows], dtype=float)), strict=True):
         row["p_corrected"] = p
     rows = [row for row in rows if row["p_corrected"] <= LEVEL and row["low"] * row["high"] > 0]
-    return _drop_twins(features, groups, rows)
+    rows = _drop_twins(features, groups, rows)
+    columns = [center(features.values(int(row["index"])), groups) for row in rows]
+    for at, row in enumerate(rows):
+        rest = np.column_stack([np.zeros(len(groups)), *columns[:at], *columns[at + 1 :]])
+        slope, error = difference(columns[at], rewards, groups, rest)
+        row["own"] = abs(slope) / max(error, 1e-300)
+    return sorted(rows, key=lambda row: -row["own"])
 
 
 def _drop_twins(
