@@ -309,19 +309,14 @@ def name_paid(
     for row, p in zip(rows, holm(pd.Series([row["p"] for row in rows], dtype=float)), strict=True):
         row["p_corrected"] = p
     rows = [row for row in rows if row["p_corrected"] <= LEVEL and row["low"] * row["high"] > 0]
-    rows = _drop_twins(features, groups, rows)
-    columns = [center(features.values(int(row["index"])), groups) for row in rows]
-    for at, row in enumerate(rows):
-        rest = np.column_stack([np.zeros(len(groups)), *columns[:at], *columns[at + 1 :]])
-        slope, error = difference(columns[at], rewards, groups, rest)
-        row["own"] = abs(slope) / max(error, 1e-300)
-    return sorted(rows, key=lambda row: -row["own"])
+    return _drop_twins(features, groups, rows, rewards)
 
 
 def _drop_twins(
-    features: Features, groups: np.ndarray, rows: list[dict[str, float]]
+    features: Features, groups: np.ndarray, rows: list[dict[str, float]], rewards: np.ndarray
 ) -> list[dict[str, float]]:
-    """The rows without what both halves name, which counts once: lengths, then the smallest p."""
+    """The rows without what both halves name, which counts once: lengths, then the smallest p; what
+    explains most of the rewards given the others is first."""
     lengths, rows_left = {*features.length_numbers}, list[dict[str, float]]()
     columns = list[np.ndarray]()
     for row in sorted(rows, key=lambda row: (row["index"] not in lengths, row["p"])):
@@ -333,4 +328,8 @@ def _drop_twins(
         ):
             rows_left.append(row)
             columns.append(values)
-    return rows_left
+    for at, row in enumerate(rows_left):
+        rest = np.column_stack([np.zeros(len(groups)), *columns[:at], *columns[at + 1 :]])
+        slope, error = difference(columns[at], rewards, groups, rest)
+        row["own"] = abs(slope) / max(error, 1e-300)
+    return sorted(rows_left, key=lambda row: -row["own"])
