@@ -129,6 +129,21 @@ def test_both_halves_name_a_planted_feature_with_its_size_and_lengths_first(feat
     assert int(rows[0]["index"]) in features.length_numbers
 
 
+def test_what_is_paid_stands_before_a_length_that_goes_with_it():
+    random = np.random.default_rng(2)
+    listed = random.random(360) < 0.5
+    sizes = random.integers(8, 16, 360) + 12 * listed
+    words = [" ".join(random.choice(list("abcdefgh"), size)) for size in sizes]
+    responses = [f"- {text}" if item else text for text, item in zip(words, listed, strict=True)]
+    groups = np.repeat(np.arange(60), 6)
+    made = make_features(responses, ["Why?"] * 360, groups)
+    rewards = listed + 0.2 * random.normal(size=360)
+    first = made.features[int(name_paid(made, groups, rewards)[0]["index"])]
+    assert first.kind != "length"
+    rewards = sizes / 10 + 0.2 * random.normal(size=360)
+    assert int(name_paid(made, groups, rewards)[0]["index"]) in made.length_numbers
+
+
 def test_random_rewards_name_a_feature_in_about_one_of_twenty(features):
     rewards = np.random.default_rng(8).random((20, 240))
     count = sum(bool(name_paid(features, GROUPS, row, seed=n)) for n, row in enumerate(rewards))
