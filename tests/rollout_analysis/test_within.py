@@ -132,7 +132,7 @@ def test_both_halves_name_a_planted_feature_with_its_size_and_lengths_first(feat
 def test_what_is_paid_stands_before_a_length_that_goes_with_it():
     random = np.random.default_rng(2)
     listed = random.random(360) < 0.5
-    sizes = random.integers(8, 16, 360) + 12 * listed
+    sizes = random.integers(8, 16, 360) + 6 * listed
     words = [" ".join(random.choice(list("abcdefgh"), size)) for size in sizes]
     responses = [f"- {text}" if item else text for text, item in zip(words, listed, strict=True)]
     groups = np.repeat(np.arange(60), 6)
