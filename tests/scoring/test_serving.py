@@ -126,6 +126,9 @@ def test_a_function_is_served_too(tmp_path):
     client = TestClient(application(Served.from_reward(reward, torch.device("cpu"))))
     body = {"query": ["Why? So.", "Why? Well."], "prompts": ["Why?", "Why?"]}
     assert client.post("/get_reward", json=body).json()["rewards"] == [4.0, 6.0]
+    refused = client.post("/get_reward", json=body | {"prompts": ["Why?", "How?"]})
+    assert refused.status_code == 400, "one of two does not begin with its prompt"
+    assert "begin with its prompt" in refused.json()["error"]
     refused = client.post("/classify", json={"input": [[1, 2]]})
     assert refused.status_code == 400
     assert "conversations" in refused.json()["error"]
