@@ -221,6 +221,8 @@ def test_the_page_says_what_each_model_wants_agrees_with_and_measures(shown):
         ],
         columns=["model_a", "model_b", "kendall"],
     ).assign(prompt="greatest", n=9)
+    further = pairs.assign(prompt="worst", kendall=[-0.5, 0.99, 0.5, 0.1])  # not of the cards
+    pairs = pd.concat([pairs, further], ignore_index=True)
     slopes = pd.DataFrame(
         [
             ("lab/alder", "greatest", "rated", 0.4, 0.01),

@@ -133,7 +133,10 @@ def file(tables, tmp_path_factory):
     )
     about = Result("provenance", pd.DataFrame({"model": MODELS, "developer": ["a", "b", "<u>c"]}))
     skewness = pd.DataFrame({"model": MODELS, "skewness": [0.5, -1.25, 10.0], "p": 0.1, "n": 9})
-    moments = Result("moments", skewness, effect=Effect("skewness", "skewness", p="p", null=0.0))
+    effect = Effect("skewness", "skewness", p="p", null=0.0)
+    moments = Result(
+        "moments", skewness, effect=effect, estimate=effect.estimate_row(skewness.iloc[0])
+    )
     artifact = write_artifact(
         tmp_path_factory.mktemp("one") / "comparison",
         [result, about, moments],

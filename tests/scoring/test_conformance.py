@@ -22,6 +22,7 @@ from pessimal.rewards.heads.linear import LinearHead
 from pessimal.rewards.obtain import open_model
 from pessimal.rewards.reward_model import RewardModel
 from pessimal.rewards.spec import Dtype
+from pessimal.scoring.trust import allowed
 
 PLAN = CheckPlan(sample=8, batch_size=6, dtypes=(), seed=0)
 NETWORK = [
@@ -222,6 +223,16 @@ def test_texts_that_change_what_stands_around_them_are_counted(tiny, frame):
     assert rows["frame"].passed is False
     assert 0 < rows["frame"].measured < rows["frame"].n
     assert "mode=ids is not affected" in rows["frame"].note
+
+
+@pytest.mark.parametrize(("share", "passed"), [(0.9, True), (1.1, False)])
+def test_a_precision_passes_up_to_its_rounding_in_the_spread_of_rewards(share, passed):
+    exact = np.arange(8.0)
+    off = share * allowed(exact, dtype=Dtype.bfloat16)
+    rewards = {Dtype.float32: exact, Dtype.bfloat16: np.r_[exact[:7], exact[7] + off]}
+    table = precision_table({(dtype, "own-forward"): row for dtype, row in rewards.items()})
+    check = precision_check(Dtype.bfloat16, table, exact, None)
+    assert (check.passed, check.measured) == (passed, pytest.approx(off / exact.std()))
 
 
 def test_a_precision_is_judged_by_its_fastest_path():

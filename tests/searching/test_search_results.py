@@ -116,3 +116,14 @@ def test_the_closest_neighbour_is_the_estimate_with_twice_the_noise_around_it(ma
         (min(margin) - 2 * NOISE, min(margin) + 2 * NOISE)
     )
     assert found.estimate.n == 989 * 3
+
+
+@pytest.mark.parametrize("goal", [Goal.optimal, Goal.pessimal])
+@pytest.mark.parametrize(
+    ("end", "beats", "word"), [(4.0, True, "ahead"), (6.0, False, "trails"), (5.0, False, "ties")]
+)
+def test_ahead_is_farther_towards_the_goal(goal, end, beats, word):
+    results = report(tables(ends={"random search": end}, sign=goal.sign), goal=goal)
+    assert results["result"].summary["beats_random"] is beats
+    assert results["curve"].estimate.value == pytest.approx(5.0 - end)
+    assert word in results["curve"].headline
