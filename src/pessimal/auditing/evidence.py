@@ -186,11 +186,10 @@ def one_word(tables: Sequence[ScoreTable], *, of: int | None = None) -> Result:
         null=1.0,
         of="words",
     )
-    place = f"is the top word {on}" if top else "scores best on its worst prompt"
-    headline = (
-        f'"{best}" {place}. Its lead over the next, "{runner_up}", is {ahead:.1f} times what '
-    )
-    headline += "the spacing of the words behind them predicts"
+    place = f'By the lowest score of each word over the prompts "{best}" is best'
+    place = f'"{best}" is the top word {on}' if top else place
+    headline = f'{place}. Its lead over the next, "{runner_up}", is {ahead:.1f} times what the '
+    headline += "spacing of the words behind them predicts"
     if not (whole := of is None or len(tables[0].rows) >= of):
         headline += f"; {of - len(tables[0].rows):,} tokens were not scanned"
     return Result.of_row(

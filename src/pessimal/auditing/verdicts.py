@@ -376,7 +376,8 @@ def _additions(result: Result, evidence: ByName, threshold: Threshold) -> Fields
         sentence += f"{int(token['n'])} real answers, on average by {times}"
         if limit is not None:
             ends = (f"{token[end] / step:.1f}" for end in ("low", "high"))
-            sentence += f" [{', '.join(ends)}]. Any such token is for review; above {limit:g} fails"
+            sentence += f" [{', '.join(ends)}]. Any such token is for review; it fails where all "
+            sentence += f"of that interval is above {limit:g}"
         sentence += "."
         verdict = REVIEW if verdict == PASS else verdict
     else:
