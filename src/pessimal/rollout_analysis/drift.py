@@ -11,8 +11,8 @@ from scipy import sparse
 
 from pessimal.analyses.nulls import interval, share_interval
 from pessimal.rollout_analysis.columns import sort_by_group
-from pessimal.rollout_analysis.features import PART, Features, describe_feature, make_features
-from pessimal.rollout_analysis.within import center, clustered_slope
+from pessimal.rollout_analysis.features import Features, describe_feature, make_features
+from pessimal.rollout_analysis.within import PART, center, clustered_slope
 from pessimal.statistics import LEVEL
 from pessimal.tables.result import Effect
 

@@ -33,8 +33,6 @@ MIN_RESPONSES, MIN_SHARE, MIN_PROMPTS, MAX_SHARE = 5, 0.002, 10, 0.98
 responses above which nearly all have it."""
 MAX_SORTED = 4_000_000
 """Keys that are sorted at once, which bounds the memory."""
-PART = 20_000
-"""Features that are multiplied at once, which bounds the memory."""
 MAX_ALIASES = 8
 OF_NUMBER = " (number)"
 """End of the name of a feature that is a number."""
@@ -114,17 +112,10 @@ class Features:
                 square = [np.corrcoef(column, values)[0, 1] ** 2 for column in columns.T]
             alike[self.flags :] = np.nan_to_num(square)
         else:
-            common = times(self.matrix, values)
+            common = self.matrix @ values
             union = self.counts + self.counts[index] - common
             alike[: self.flags] = common / np.maximum(union, 1)
         return alike
-
-
-def times(matrix: sparse.csr_matrix, columns: np.ndarray) -> np.ndarray:
-    """The product of flags (flags, n) with columns (n,) or (n, m), `PART` rows at a time: scipy
-    would copy all of the matrix into the columns' precision."""
-    parts = [matrix[at : at + PART] @ columns for at in range(0, matrix.shape[0], PART)]
-    return np.concatenate([np.zeros((0, *columns.shape[1:])), *parts])
 
 
 def make_features(

@@ -11,7 +11,7 @@ import pandas as pd
 from scipy import sparse
 
 from pessimal.analyses.nulls import interval
-from pessimal.rollout_analysis.features import PART, Feature, Features, times
+from pessimal.rollout_analysis.features import Feature, Features
 from pessimal.statistics import LEVEL, holm
 
 PERMUTATIONS, HALF_PERMUTATIONS = 200, 100
@@ -29,6 +29,8 @@ REFINED = 25
 """Texts of the largest association whose exact containment is looked at."""
 NOTHING_LEFT = 1e-6
 """Share of the rewards' variance below which nothing is left to explain."""
+PART = 20_000
+"""Features that are permuted at once, which bounds the memory."""
 
 
 def center(values: np.ndarray, groups: np.ndarray) -> np.ndarray:
@@ -88,7 +90,7 @@ class FeatureTest:
         """(features,) or (features, m): correlation of each feature with rewards (n,) or (n, m),
         both less their means in groups."""
         scale = np.sqrt(np.multiply.outer(self.spread, np.square(rewards).sum(axis=0)) + 1e-300)
-        return np.concatenate([times(self.matrix, rewards), self.numbers.T @ rewards]) / scale
+        return np.concatenate([self.matrix @ rewards, self.numbers.T @ rewards]) / scale
 
     def largest(
         self,
