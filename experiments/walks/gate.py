@@ -15,7 +15,7 @@ from pathlib import Path
 
 from lines import code_lines
 
-LIMITS = {"code lines": 34_076, "files": 198, "offences against the word rules": 0}
+LIMITS = {"code lines": 34_077, "files": 198, "offences against the word rules": 0}
 PRONOUNS = frozenset(
     [
         "asked",

@@ -108,3 +108,5 @@ def test_a_language_model_is_set_beside_rewards_by_what_it_says_more_of():
     assert "piece" not in set(spoken)
     assert 'spoken finds positive words likelier on "greatest" than on' in agreement.headline
     assert f"Highest is {best}, lowest" in agreement.headline
+    assert ": ρ 0." in agreement.headline
+    assert len(agreement.headline.split()) <= 25

@@ -179,8 +179,8 @@ def _agreement(
         same = (ends[["model", "score", "prompt"]] == row[["model", "score", "prompt"]]).all(axis=1)
         outermost = [literal(word) for word in ends.loc[same & (ends["rank"] == 1), "word"]]
         words = " Highest is {}, lowest {}.".format(*outermost) if outermost else ""
-    first, _, second = prompt.partition(" − ")
-    on = f"on {quoted(first)}" + (f" than on {quoted(second)}" if second else "")
+    prompt, _, opposite = prompt.partition(" − ")
+    on = f"on {quoted(prompt)}" + (f" than on {quoted(opposite)}" if opposite else "")
     headline = f"No model is found to score words {on} by how positive they are; nearest, {label}: "
     headline += f"{rho}{random_head_clause(row)}."
     if row["p_corrected"] <= LEVEL:

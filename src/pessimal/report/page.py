@@ -25,7 +25,7 @@ from pessimal.report.cards import cards, kinds, marked, model_figures, numbers, 
 from pessimal.report.explorer import Explorer
 from pessimal.report.scripts import drawing, library, own_script, policy
 from pessimal.statistics import LEVEL
-from pessimal.tables.result import HOLDS, Estimate
+from pessimal.tables.result import HOLDS, LEGEND, Estimate
 from pessimal.texts import interval, literal, readable, signed, significant
 
 MAX_ROWS = 400
@@ -92,6 +92,7 @@ def page(
         finds=not all(part["audit"] for part in parts),
         findings=findings,
         further=further,
+        legend=LEGEND,
         tests=tests([(f"#{q['anchor']}", result) for _, q, result in findings + further]),
         explorer=explorer,
         explorer_index={**index, "prompt": first} if index else None,

@@ -202,8 +202,8 @@ def _ngrams(
     document = np.repeat(np.arange(len(groups), dtype=np.int32), np.diff(bounds))
     numbered, keys_known = flat, len(names)
     for length in range(1, LONGEST + 1):
-        times = keys_known if length > 1 else 0
-        numbered, first, pairs, rare = _frequent(numbered, times, document, groups, minimum)
+        multiplier = keys_known if length > 1 else 0
+        numbered, first, pairs, rare = _frequent(numbered, multiplier, document, groups, minimum)
         keys_known = max(len(first), 1)
         texts = ["".join(names[piece] for piece in flat[at : at + length]) for at in first]
         matrix = sparse.csr_matrix(
@@ -213,34 +213,34 @@ def _ngrams(
         yield texts, matrix, rare
 
 
-def _keys_at(numbered: np.ndarray, at: np.ndarray, times: int) -> np.ndarray:
-    """Keys at some positions: the number there, or where `times` is not 0, the number of numbers,
+def _keys_at(numbered: np.ndarray, at: np.ndarray, multiplier: int) -> np.ndarray:
+    """Keys at some positions: the number there, or, with a multiplier (how many numbers there are),
     a key for this one and the next."""
     keys = numbered[at].astype(np.int64)
-    return keys * times + numbered[at + 1] if times else keys
+    return keys * multiplier + numbered[at + 1] if multiplier else keys
 
 
 def _frequent(
-    numbered: np.ndarray, times: int, document: np.ndarray, groups: np.ndarray, minimum: int
+    numbered: np.ndarray, multiplier: int, document: np.ndarray, groups: np.ndarray, minimum: int
 ) -> tuple[np.ndarray, list[int], tuple[np.ndarray, np.ndarray], int]:
     """The frequent keys (see `_keys_at`), numbered anew at each position (-1 elsewhere), the
     position at which each stands first, their responses as a sparse matrix has them, and how many
     are not frequent. Keys are made for `MAX_SORTED` positions at once, which bounds the memory."""
     is_key, none = numbered >= 0, 255
-    if times:
+    if multiplier:
         is_key[:-1] &= (document[1:] == document[:-1]) & (numbered[1:] >= 0)
         is_key[-1:] = False
     parts = min(-(-len(numbered) // MAX_SORTED), none)
     part_of = np.full(len(numbered), none, np.uint8)
     for start in range(0, len(numbered), MAX_SORTED):
         at = start + np.flatnonzero(is_key[start : start + MAX_SORTED])
-        part_of[at] = _keys_at(numbered, at, times) % parts
+        part_of[at] = _keys_at(numbered, at, multiplier) % parts
     renumbered = np.full(len(numbered), -1, dtype=np.int32)
     first: list[int] = []
     sizes, columns, rare = [np.zeros(1, np.int64)], [np.zeros(0, np.int32)], 0
     for part in range(parts):
         at = np.flatnonzero(part_of == part)
-        key = _keys_at(numbered, at, times)
+        key = _keys_at(numbered, at, multiplier)
         order = np.argsort(key, kind="stable")  # by key, then by response
         at, key = at[order], key[order]
         if not len(at):

@@ -27,7 +27,7 @@ from pessimal.config.compose import config_hash, plain, request
 from pessimal.config.schema import TaskConfig, TrackingMode
 from pessimal.progress import console, working
 from pessimal.scoring.spec import TrainerSpec
-from pessimal.tables.result import Result
+from pessimal.tables.result import LEGEND, Result
 from pessimal.texts import interval, readable, storable
 from pessimal.tracking.mirror import Mirror, Target, open_mirror
 from pessimal.tracking.registry import Registry, checkout
@@ -226,13 +226,6 @@ def write_out(text: str) -> None:
 
 
 HEADLINES = 6
-LEGEND = (
-    "Brackets: 95 % intervals. p: how often chance, or a random output layer (the same network, "
-    "its last layer drawn at random), shows as much, whichever does more often; corrected for the "
-    "models and prompts that were tested alike. Found: p ≤ .05. Would have been found: in four "
-    "cases of five. SD: of one model's rewards of all words."
-)
-"""Printed at the end of a verb."""
 PRINTED: set[Path] = set()
 """Paths that were printed."""
 
